@@ -1,0 +1,113 @@
+// Everything that is the operating system's: no other file includes a system header. os_posix.c
+// implements it.
+#ifndef PUMICE_BASE_OS_H
+#define PUMICE_BASE_OS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "base/error.h"
+
+// ---- files ------------------------------------------------------------------------------------
+
+// A file opened for reading, whole or in parts. `map` is its mapped content, or NULL when it was
+// opened without mapping (then os_file_read is the way). Thread-safe after opening.
+typedef struct os_file os_file;
+
+// Fails with PM_ERROR_FILE: missing, a directory, unreadable.
+pm_status os_file_open(const char *path, bool map, os_file **out);
+void os_file_close(os_file *f); // accepts NULL
+uint64_t os_file_size(const os_file *f);
+const void *os_file_map(const os_file *f);
+// Reads exactly n bytes at `offset`; PM_ERROR_FILE when the file has become shorter.
+pm_status os_file_read(os_file *f, uint64_t offset, void *dst, uint64_t n);
+// Tells the system that these bytes of the map won't be needed soon: they stop counting as ours.
+void os_file_drop(os_file *f, uint64_t offset, uint64_t n);
+// Asks for these bytes to be read ahead.
+void os_file_prefetch(os_file *f, uint64_t offset, uint64_t n);
+
+// While `run(arg)` executes, a mapped file that shrinks under us (SIGBUS) makes this return false
+// instead of ending the process. Used by loaders around their reads of mapped bytes; `run` must
+// hold no lock. Nests per thread.
+bool os_guard_mapped(void (*run)(void *arg), void *arg);
+
+// The whole content of a small file ("-": standard input), at most `max` bytes, zero-terminated;
+// release with free.
+pm_status os_read_whole(const char *path, uint64_t max, char **data, size_t *n);
+
+// A file that appears under its name only when it is complete: written beside (PATH.part-PID),
+// renamed by commit. Any failure, and abort, removes it.
+typedef struct os_writer os_writer;
+pm_status os_writer_open(const char *path, os_writer **out);
+pm_status os_writer_write(os_writer *w, const void *data, uint64_t n);
+uint64_t os_writer_offset(const os_writer *w); // bytes written so far
+pm_status os_writer_commit(os_writer *w);      // frees w in any case
+void os_writer_abort(os_writer *w);            // accepts NULL
+
+bool os_is_directory(const char *path);
+bool os_file_exists(const char *path);
+// Creates the folder and its parents.
+pm_status os_make_directory(const char *path);
+// Calls `visit` with each name in a folder (without . and ..), sorted; missing folder: none.
+pm_status os_list_directory(const char *path, void (*visit)(void *arg, const char *name),
+                            void *arg);
+// "$HOME/..." for "~/..."; a copy to be released with free, NULL when memory runs out.
+char *os_expand_home(const char *path);
+
+// ---- time, memory, processors -----------------------------------------------------------------
+
+double os_seconds(void);           // monotonic clock
+double os_wall_seconds(void);      // since 1970-01-01 UTC
+uint64_t os_random_seed(void);     // from the system's entropy
+uint64_t os_peak_rss(void);        // bytes; 0 where unknown
+uint64_t os_physical_memory(void); // bytes; 0 where unknown
+
+// Zeroed pages, huge ones where the system gives them; NULL when there is no memory.
+void *os_pages_alloc(uint64_t n);
+void os_pages_free(void *p, uint64_t n);
+
+// What R60 asks for: threads = min(affinity, container quota, physical cores). 0: unknown.
+typedef struct os_cpus {
+    int affinity, quota, physical;
+} os_cpus;
+os_cpus os_cpu_counts(void);
+int os_default_threads(void);
+
+typedef struct os_cpu_features {
+    bool avx2; // with fma and f16c
+    bool avx512_vnni;
+    char name[64];
+} os_cpu_features;
+os_cpu_features os_cpu_detect(void);
+
+// ---- threads ----------------------------------------------------------------------------------
+
+typedef struct os_thread os_thread;
+pm_status os_thread_start(void (*run)(void *arg), void *arg, os_thread **out);
+void os_thread_join(os_thread *t); // frees t; accepts NULL
+
+typedef struct os_mutex os_mutex; // a mutex with its condition
+os_mutex *os_mutex_create(void);  // NULL when there is no memory
+void os_mutex_destroy(os_mutex *m);
+void os_mutex_lock(os_mutex *m);
+void os_mutex_unlock(os_mutex *m);
+void os_mutex_wait(os_mutex *m); // releases, sleeps until a wake, holds it again; may wake early
+void os_mutex_wake(os_mutex *m); // all that wait
+
+void os_cpu_relax(void); // one spin of a busy loop
+
+// ---- terminal and signals (the command line only) ---------------------------------------------
+
+bool os_is_terminal(int fd);
+int os_terminal_width(void); // 80 where unknown
+// After this, interrupts (Ctrl-C) are counted instead of ending the process, a broken pipe is an
+// error of the write instead of a signal.
+void os_interrupts_catch(void);
+void os_pipe_errors(void); // only the second half
+int os_interrupts(void);   // how many so far
+void os_interrupts_clear(void);
+// Ends the process as if the interrupt had not been caught (exit status 130).
+void os_die_by_interrupt(void);
+
+#endif

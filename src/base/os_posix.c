@@ -1,0 +1,604 @@
+#include "base/os.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <limits.h>
+#include <pthread.h>
+#include <sched.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/buf.h"
+
+// ---- files ------------------------------------------------------------------------------------
+
+struct os_file {
+    int fd;
+    uint64_t size;
+    void *map;
+};
+
+static pm_status open_failed(const char *path)
+{
+    if (errno == ENOENT) return error_set(PM_ERROR_FILE, "%s: no such file", path);
+    return error_set(PM_ERROR_FILE, "%s: cannot be opened (%s)", path, strerror(errno));
+}
+
+pm_status os_file_open(const char *path, bool map, os_file **out)
+{
+    *out = NULL;
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return open_failed(path);
+    struct stat st;
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return error_set(PM_ERROR_FILE, "%s: %s", path,
+                         S_ISDIR(st.st_mode) ? "is a directory, not a file"
+                                             : "is not a regular file");
+    }
+    os_file *f = calloc(1, sizeof *f);
+    if (!f) {
+        close(fd);
+        return error_memory("a file handle", sizeof *f);
+    }
+    *f = (os_file){.fd = fd, .size = (uint64_t)st.st_size};
+    if (map && f->size) {
+        void *p = mmap(NULL, f->size, PROT_READ, MAP_SHARED, fd, 0);
+        if (p == MAP_FAILED) {
+            pm_status status = error_set(PM_ERROR_FILE, "%s: cannot be mapped: %s (try --no-mmap)",
+                                         path, strerror(errno));
+            os_file_close(f);
+            return status;
+        }
+        f->map = p;
+    }
+    *out = f;
+    return PM_OK;
+}
+
+void os_file_close(os_file *f)
+{
+    if (!f) return;
+    if (f->map) munmap(f->map, f->size);
+    close(f->fd);
+    free(f);
+}
+
+uint64_t os_file_size(const os_file *f)
+{
+    return f->size;
+}
+
+const void *os_file_map(const os_file *f)
+{
+    return f->map;
+}
+
+pm_status os_file_read(os_file *f, uint64_t offset, void *dst, uint64_t n)
+{
+    char *to = dst;
+    while (n > 0) {
+        size_t part = n > (1u << 30) ? (1u << 30) : (size_t)n;
+        ssize_t got = pread(f->fd, to, part, (off_t)offset);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return error_set(PM_ERROR_FILE, "reading failed: %s", strerror(errno));
+        if (got == 0)
+            return error_set(PM_ERROR_FILE, "the file ended at byte %" PRIu64 " while it was read",
+                             offset);
+        to += got;
+        offset += (uint64_t)got;
+        n -= (uint64_t)got;
+    }
+    return PM_OK;
+}
+
+// Shrinks [offset, offset + n) to whole pages.
+static void advise(os_file *f, uint64_t offset, uint64_t n, int advice)
+{
+    if (!f->map || offset >= f->size) return;
+    if (n > f->size - offset) n = f->size - offset;
+    uint64_t page = (uint64_t)sysconf(_SC_PAGESIZE);
+    uint64_t begin = (offset + page - 1) / page * page, end = (offset + n) / page * page;
+    if (offset + n == f->size) end = offset + n;
+    if (begin < end) madvise((char *)f->map + begin, end - begin, advice);
+}
+
+void os_file_drop(os_file *f, uint64_t offset, uint64_t n)
+{
+    advise(f, offset, n, MADV_DONTNEED);
+}
+
+void os_file_prefetch(os_file *f, uint64_t offset, uint64_t n)
+{
+    advise(f, offset, n, MADV_WILLNEED);
+}
+
+static _Thread_local sigjmp_buf *guard_target;
+static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+
+static void on_bus_error(int signal_number)
+{
+    if (guard_target) siglongjmp(*guard_target, 1);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
+static void guard_install(void)
+{
+    struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
+    sigaction(SIGBUS, &action, NULL);
+}
+
+bool os_guard_mapped(void (*run)(void *arg), void *arg)
+{
+    pthread_once(&guard_once, guard_install);
+    sigjmp_buf here;
+    sigjmp_buf *volatile outer = guard_target;
+    if (sigsetjmp(here, 1)) {
+        guard_target = outer;
+        return false;
+    }
+    guard_target = &here;
+    run(arg);
+    guard_target = outer;
+    return true;
+}
+
+pm_status os_read_whole(const char *path, uint64_t max, char **data, size_t *n)
+{
+    bool standard_input = !strcmp(path, "-");
+    int fd = standard_input ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return open_failed(path);
+    buf content = {0};
+    pm_status status = PM_OK;
+    char part[16384];
+    for (;;) {
+        ssize_t got = read(fd, part, sizeof part);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) {
+            status = error_set(PM_ERROR_FILE, "%s: cannot be read: %s",
+                               standard_input ? "standard input" : path, strerror(errno));
+            break;
+        }
+        if (got == 0) break;
+        if (content.len + (size_t)got > max) {
+            status =
+                error_set(PM_ERROR_FILE, "%s: is longer than the %" PRIu64 " bytes allowed here",
+                          standard_input ? "standard input" : path, max);
+            break;
+        }
+        buf_add(&content, part, (size_t)got);
+    }
+    if (!standard_input) close(fd);
+    if (status == PM_OK) return buf_take(&content, data, n);
+    buf_free(&content);
+    return status;
+}
+
+struct os_writer {
+    FILE *file;
+    char *path, *part;
+    uint64_t offset;
+};
+
+pm_status os_writer_open(const char *path, os_writer **out)
+{
+    *out = NULL;
+    os_writer *w = calloc(1, sizeof *w);
+    size_t n = strlen(path) + 32;
+    if (w) {
+        w->path = strdup(path);
+        w->part = malloc(n);
+    }
+    if (!w || !w->path || !w->part) {
+        os_writer_abort(w);
+        return error_memory("a file name", n);
+    }
+    snprintf(w->part, n, "%s.part-%ld", path, (long)getpid());
+    w->file = fopen(w->part, "wb");
+    if (!w->file) {
+        pm_status status =
+            error_set(PM_ERROR_RUN, "%s: cannot be written: %s", path, strerror(errno));
+        os_writer_abort(w);
+        return status;
+    }
+    setvbuf(w->file, NULL, _IOFBF, 1 << 20);
+    *out = w;
+    return PM_OK;
+}
+
+pm_status os_writer_write(os_writer *w, const void *data, uint64_t n)
+{
+    if (n && fwrite(data, 1, n, w->file) != n)
+        return error_set(PM_ERROR_RUN, "%s: writing failed: %s", w->path, strerror(errno));
+    w->offset += n;
+    return PM_OK;
+}
+
+uint64_t os_writer_offset(const os_writer *w)
+{
+    return w->offset;
+}
+
+pm_status os_writer_commit(os_writer *w)
+{
+    int error = 0;
+    if (fflush(w->file) != 0 || fsync(fileno(w->file)) != 0) error = errno;
+    if (fclose(w->file) != 0 && !error) error = errno;
+    w->file = NULL;
+    if (!error && rename(w->part, w->path) != 0) error = errno;
+    pm_status status = PM_OK;
+    if (error) {
+        status = error_set(PM_ERROR_RUN, "%s: writing failed: %s", w->path, strerror(error));
+    } else {
+        free(w->part); // nothing left for abort to remove
+        w->part = NULL;
+    }
+    os_writer_abort(w);
+    return status;
+}
+
+void os_writer_abort(os_writer *w)
+{
+    if (!w) return;
+    if (w->file) fclose(w->file);
+    if (w->part) unlink(w->part);
+    free(w->path);
+    free(w->part);
+    free(w);
+}
+
+bool os_is_directory(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && S_ISDIR(st.st_mode);
+}
+
+bool os_file_exists(const char *path)
+{
+    struct stat st;
+    return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
+}
+
+pm_status os_make_directory(const char *path)
+{
+    char *copy = strdup(path);
+    if (!copy) return error_memory("a path", strlen(path));
+    pm_status status = PM_OK;
+    for (char *c = copy + 1; status == PM_OK; c++) {
+        if (*c != '/' && *c != 0) continue;
+        char end = *c;
+        *c = 0;
+        if (mkdir(copy, 0777) != 0 && errno != EEXIST)
+            status = error_set(PM_ERROR_RUN, "%s: cannot be created: %s", copy, strerror(errno));
+        *c = end;
+        if (end == 0) break;
+    }
+    free(copy);
+    return status;
+}
+
+pm_status os_list_directory(const char *path, void (*visit)(void *arg, const char *name), void *arg)
+{
+    struct dirent **names;
+    int n = scandir(path, &names, NULL, alphasort);
+    if (n < 0 && (errno == ENOENT || errno == ENOTDIR)) return PM_OK;
+    if (n < 0) return error_set(PM_ERROR_FILE, "%s: cannot be read: %s", path, strerror(errno));
+    for (int i = 0; i < n; i++) {
+        const char *name = names[i]->d_name;
+        if (strcmp(name, ".") && strcmp(name, "..")) visit(arg, name);
+        free(names[i]);
+    }
+    free(names);
+    return PM_OK;
+}
+
+char *os_expand_home(const char *path)
+{
+    const char *home = getenv("HOME");
+    if (path[0] != '~' || path[1] != '/' || !home) return strdup(path);
+    size_t n = strlen(home) + strlen(path);
+    char *full = malloc(n);
+    if (full) snprintf(full, n, "%s%s", home, path + 1);
+    return full;
+}
+
+// ---- time, memory, processors -----------------------------------------------------------------
+
+static double clock_seconds(clockid_t id)
+{
+    struct timespec t;
+    clock_gettime(id, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+double os_seconds(void)
+{
+    return clock_seconds(CLOCK_MONOTONIC);
+}
+
+double os_wall_seconds(void)
+{
+    return clock_seconds(CLOCK_REALTIME);
+}
+
+uint64_t os_random_seed(void)
+{
+    uint64_t seed;
+    if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed) return seed;
+    return (uint64_t)(os_wall_seconds() * 1e6) ^ (uint64_t)getpid() << 40;
+}
+
+uint64_t os_peak_rss(void)
+{
+    struct rusage usage;
+    if (getrusage(RUSAGE_SELF, &usage) != 0) return 0;
+    return (uint64_t)usage.ru_maxrss * 1024;
+}
+
+uint64_t os_physical_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES), page = sysconf(_SC_PAGESIZE);
+    return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
+}
+
+void *os_pages_alloc(uint64_t n)
+{
+    if (n == 0 || n > SIZE_MAX / 2) return NULL;
+    void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return NULL;
+#ifdef MADV_HUGEPAGE
+    madvise(p, n, MADV_HUGEPAGE);
+#endif
+    return p;
+}
+
+void os_pages_free(void *p, uint64_t n)
+{
+    if (p) munmap(p, n);
+}
+
+// The first number of a small file under /sys; -1 where there is none.
+static long read_number(const char *path)
+{
+    FILE *f = fopen(path, "r");
+    if (!f) return -1;
+    long value = -1;
+    if (fscanf(f, "%ld", &value) != 1) value = -1;
+    fclose(f);
+    return value;
+}
+
+// Cores that the container may use: its cgroup's quota over its period, rounded up. 0: no limit.
+static int cgroup_quota(void)
+{
+    long quota = -1, period = -1;
+    FILE *f = fopen("/sys/fs/cgroup/cpu.max", "r"); // version 2: "max 100000" or "200000 100000"
+    if (f) {
+        if (fscanf(f, "%ld %ld", &quota, &period) != 2) quota = -1;
+        fclose(f);
+    } else {
+        quota = read_number("/sys/fs/cgroup/cpu/cpu.cfs_quota_us");
+        period = read_number("/sys/fs/cgroup/cpu/cpu.cfs_period_us");
+    }
+    if (quota <= 0 || period <= 0) return 0;
+    return (int)((quota + period - 1) / period);
+}
+
+// Processors that are the first of their core.
+static int physical_cores(void)
+{
+    int n = 0;
+    for (int cpu = 0; cpu < 4096; cpu++) {
+        char path[96];
+        snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/thread_siblings_list",
+                 cpu);
+        long first = read_number(path);
+        if (first == cpu) n++;
+        if (first < 0 && cpu >= sysconf(_SC_NPROCESSORS_CONF)) break;
+    }
+    return n;
+}
+
+os_cpus os_cpu_counts(void)
+{
+    os_cpus counts = {.quota = cgroup_quota(), .physical = physical_cores()};
+    cpu_set_t set;
+    if (sched_getaffinity(0, sizeof set, &set) == 0) counts.affinity = CPU_COUNT(&set);
+    return counts;
+}
+
+int os_default_threads(void)
+{
+    os_cpus counts = os_cpu_counts();
+    int threads = counts.affinity > 0 ? counts.affinity : 1;
+    if (counts.quota > 0 && counts.quota < threads) threads = counts.quota;
+    if (counts.physical > 0 && counts.physical < threads) threads = counts.physical;
+    return threads;
+}
+
+os_cpu_features os_cpu_detect(void)
+{
+    os_cpu_features features = {0};
+#if defined(__x86_64__)
+    __builtin_cpu_init();
+    features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    features.avx512_vnni =
+        features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+        __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
+        __builtin_cpu_supports("avx512vnni");
+#endif
+    FILE *f = fopen("/proc/cpuinfo", "r");
+    char line[256];
+    while (f && fgets(line, sizeof line, f)) {
+        char *colon = strchr(line, ':');
+        if (strncmp(line, "model name", 10) != 0 || !colon) continue;
+        line[strcspn(line, "\n")] = 0;
+        snprintf(features.name, sizeof features.name, "%s", colon + 2);
+        break;
+    }
+    if (f) fclose(f);
+    if (!features.name[0]) snprintf(features.name, sizeof features.name, "CPU");
+    return features;
+}
+
+// ---- threads ----------------------------------------------------------------------------------
+
+struct os_thread {
+    pthread_t id;
+    void (*run)(void *arg);
+    void *arg;
+};
+
+static void *thread_main(void *p)
+{
+    os_thread *t = p;
+    t->run(t->arg);
+    return NULL;
+}
+
+pm_status os_thread_start(void (*run)(void *arg), void *arg, os_thread **out)
+{
+    *out = NULL;
+    os_thread *t = calloc(1, sizeof *t);
+    if (!t) return error_memory("a thread", sizeof *t);
+    t->run = run;
+    t->arg = arg;
+    // Signals are the main thread's: workers never run a handler for Ctrl-C.
+    sigset_t all, before;
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS);
+    sigdelset(&all, SIGSEGV);
+    sigdelset(&all, SIGFPE);
+    sigdelset(&all, SIGILL);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int error = pthread_create(&t->id, NULL, thread_main, t);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (error) {
+        free(t);
+        return error_set(PM_ERROR_RUN, "a thread cannot be started: %s", strerror(error));
+    }
+    *out = t;
+    return PM_OK;
+}
+
+void os_thread_join(os_thread *t)
+{
+    if (!t) return;
+    pthread_join(t->id, NULL);
+    free(t);
+}
+
+struct os_mutex {
+    pthread_mutex_t mutex;
+    pthread_cond_t cond;
+};
+
+os_mutex *os_mutex_create(void)
+{
+    os_mutex *m = calloc(1, sizeof *m);
+    if (!m) return NULL;
+    pthread_mutex_init(&m->mutex, NULL);
+    pthread_cond_init(&m->cond, NULL);
+    return m;
+}
+
+void os_mutex_destroy(os_mutex *m)
+{
+    if (!m) return;
+    pthread_cond_destroy(&m->cond);
+    pthread_mutex_destroy(&m->mutex);
+    free(m);
+}
+
+void os_mutex_lock(os_mutex *m)
+{
+    pthread_mutex_lock(&m->mutex);
+}
+
+void os_mutex_unlock(os_mutex *m)
+{
+    pthread_mutex_unlock(&m->mutex);
+}
+
+void os_mutex_wait(os_mutex *m)
+{
+    pthread_cond_wait(&m->cond, &m->mutex);
+}
+
+void os_mutex_wake(os_mutex *m)
+{
+    pthread_cond_broadcast(&m->cond);
+}
+
+void os_cpu_relax(void)
+{
+#if defined(__x86_64__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// ---- terminal and signals ---------------------------------------------------------------------
+
+bool os_is_terminal(int fd)
+{
+    return isatty(fd) == 1;
+}
+
+int os_terminal_width(void)
+{
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    return 80;
+}
+
+static volatile sig_atomic_t interrupts;
+
+static void on_interrupt(int signal_number)
+{
+    (void)signal_number;
+    interrupts = interrupts + 1;
+}
+
+void os_pipe_errors(void)
+{
+    signal(SIGPIPE, SIG_IGN);
+}
+
+void os_interrupts_catch(void)
+{
+    // No SA_RESTART: a read that waits for input returns, so that the prompt can react.
+    struct sigaction action = {.sa_handler = on_interrupt};
+    sigaction(SIGINT, &action, NULL);
+    os_pipe_errors();
+}
+
+int os_interrupts(void)
+{
+    return interrupts;
+}
+
+void os_interrupts_clear(void)
+{
+    interrupts = 0;
+}
+
+void os_die_by_interrupt(void)
+{
+    signal(SIGINT, SIG_DFL);
+    raise(SIGINT);
+}

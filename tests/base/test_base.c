@@ -1,0 +1,127 @@
+#include "support/test.h"
+
+#include "base/buf.h"
+#include "base/os.h"
+#include "base/size.h"
+
+static void sizes_never_wrap(void **state)
+{
+    (void)state;
+    uint64_t out = 7;
+    assert_false(size_add(UINT64_MAX, 1, &out));
+    assert_false(size_mul(UINT64_C(1) << 33, UINT64_C(1) << 31, &out));
+    assert_false(size_align(UINT64_MAX - 2, 32, &out));
+    assert_int_equal(out, 7);
+    assert_true(size_mul(UINT64_C(1) << 32, (UINT64_C(1) << 32) - 1, &out));
+    assert_true(size_align(33, 32, &out));
+    assert_int_equal(out, 64);
+    assert_true(size_in_range(4, 6, 10));
+    assert_false(size_in_range(4, 7, 10));
+    assert_false(size_in_range(UINT64_MAX, 2, 10));
+}
+
+static void errors_are_one_line(void **state)
+{
+    (void)state;
+    assert_int_equal(error_set(PM_ERROR_FILE, "a\nb %d", 3), PM_ERROR_FILE);
+    assert_string_equal(error_message(), "a b 3");
+    assert_int_equal(error_in(PM_ERROR_FILE, "m.gguf"), PM_ERROR_FILE);
+    assert_string_equal(error_message(), "m.gguf: a b 3");
+    assert_int_equal(error_in(PM_OK, "x"), PM_OK);
+    assert_string_equal(error_message(), "m.gguf: a b 3");
+}
+
+static void buffers_grow(void **state)
+{
+    (void)state;
+    buf b = {0};
+    for (int i = 0; i < 1000; i++) buf_printf(&b, "%d,", i);
+    char *text;
+    size_t n;
+    assert_ok(buf_take(&b, &text, &n));
+    assert_int_equal(n, 3890);
+    assert_memory_equal(text + n - 4, "999,", 5);
+    free(text);
+    buf_add(&b, "x", SIZE_MAX / 2);
+    assert_int_equal(buf_take(&b, &text, &n), PM_ERROR_RUN);
+}
+
+static void writer_leaves_nothing_behind(void **state)
+{
+    (void)state;
+    const char *path = test_temp("w.bin");
+    os_writer *w;
+    assert_ok(os_writer_open(path, &w));
+    assert_ok(os_writer_write(w, "abc", 3));
+    assert_false(os_file_exists(path));
+    os_writer_abort(w);
+    assert_ok(os_writer_open(path, &w));
+    assert_ok(os_writer_write(w, "defg", 4));
+    assert_ok(os_writer_commit(w));
+    size_t n;
+    char *data = test_read(path, &n);
+    assert_string_equal(data, "defg");
+    free(data);
+    char command[1200];
+    snprintf(command, sizeof command, "ls %s*", path);
+    char *out;
+    assert_int_equal(test_run(command, &out, NULL), 0);
+    assert_int_equal(strlen(out), strlen(path) + 1);
+    free(out);
+}
+
+static void touch_last_byte(void *arg)
+{
+    const os_file *f = arg;
+    volatile const char *map = os_file_map(f);
+    (void)map[os_file_size(f) - 1];
+}
+
+static void a_shrinking_file_is_noticed(void **state)
+{
+    (void)state;
+    const char *path = test_temp("shrink.bin");
+    static char zeros[1 << 16];
+    test_write(path, zeros, sizeof zeros);
+    os_file *f;
+    assert_ok(os_file_open(path, true, &f));
+    assert_true(os_guard_mapped(touch_last_byte, f));
+    test_write(path, zeros, 10);
+    assert_false(os_guard_mapped(touch_last_byte, f));
+    char data[16];
+    assert_int_equal(os_file_read(f, 0, data, 16), PM_ERROR_FILE);
+    os_file_close(f);
+    assert_int_equal(os_file_open("/", true, &f), PM_ERROR_FILE);
+    assert_non_null(strstr(error_message(), "directory"));
+}
+
+static void thread_body(void *arg)
+{
+    *(int *)arg = 42;
+}
+
+static void threads_and_counts(void **state)
+{
+    (void)state;
+    int value = 0;
+    os_thread *t;
+    assert_ok(os_thread_start(thread_body, &value, &t));
+    os_thread_join(t);
+    assert_int_equal(value, 42);
+    os_cpus counts = os_cpu_counts();
+    assert_true(counts.affinity >= 1);
+    assert_in_range(os_default_threads(), 1, counts.affinity);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(sizes_never_wrap),
+        cmocka_unit_test(errors_are_one_line),
+        cmocka_unit_test(buffers_grow),
+        cmocka_unit_test(writer_leaves_nothing_behind),
+        cmocka_unit_test(a_shrinking_file_is_noticed),
+        cmocka_unit_test(threads_and_counts),
+    };
+    return cmocka_run_group_tests_name("base", tests, NULL, NULL);
+}
