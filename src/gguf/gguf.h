@@ -68,9 +68,9 @@ const char *gguf_path(const gguf *g);
 uint32_t gguf_version(const gguf *g);
 uint32_t gguf_alignment(const gguf *g);
 uint32_t gguf_n_parts(const gguf *g);
-uint64_t gguf_file_bytes(const gguf *g);                    // all parts together
-uint64_t gguf_data_offset(const gguf *g, uint32_t part);    // where tensor data begins
-const char *gguf_header_sha256(const gguf *g);              // hex, of everything before the data
+uint64_t gguf_file_bytes(const gguf *g);                 // all parts together
+uint64_t gguf_data_offset(const gguf *g, uint32_t part); // where tensor data begins
+const char *gguf_header_sha256(const gguf *g);           // hex, of everything before the data
 size_t gguf_n_values(const gguf *g);
 const gguf_value *gguf_value_at(const gguf *g, size_t index);
 const gguf_value *gguf_find(const gguf *g, const char *key); // NULL: absent
@@ -89,8 +89,8 @@ pm_status gguf_get_string(const gguf *g, const char *key, gguf_string *out);
 // Items of an array value (index < n_items), or the scalar itself at index 0. The caller has
 // checked type or item_type: each asserts it.
 gguf_string gguf_item_string(const gguf *g, const gguf_value *v, uint64_t index);
-double gguf_item_number(const gguf *g, const gguf_value *v, uint64_t index);  // any number, bool
-int64_t gguf_item_int(const gguf *g, const gguf_value *v, uint64_t index);    // any integer, bool
+double gguf_item_number(const gguf *g, const gguf_value *v, uint64_t index); // any number, bool
+int64_t gguf_item_int(const gguf *g, const gguf_value *v, uint64_t index);   // any integer, bool
 // The raw bytes of a value as the file holds them (after its type), for copying it elsewhere.
 void gguf_value_bytes(const gguf *g, const gguf_value *v, const void **data, uint64_t *n);
 

@@ -1,0 +1,60 @@
+// The contract of the executors: reference, cpu and vulkan run the same plan.
+//
+// Weights are loaded once per model and shared by its sessions; a session has a state: the buffers
+// of its plan. Buffers are handles (plan.h) with byte ranges, never host pointers. An executor
+// implements every op of the plan or refuses it in exec_open; there is no run-time "can you?".
+#ifndef PUMICE_EXEC_EXEC_H
+#define PUMICE_EXEC_EXEC_H
+
+#include "plan/plan.h"
+
+// Where the values of the model's tensors come from. Thread-safe.
+typedef struct exec_source {
+    void *arg;
+    // The whole tensor in memory that lives as long as the weights; NULL when the file isn't
+    // mapped.
+    const void *(*map)(void *arg, uint32_t tensor);
+    pm_status (*read)(void *arg, uint32_t tensor, uint64_t offset, void *dst, uint64_t n);
+    // Bytes that the executor has copied and won't read again: they may leave memory.
+    void (*drop)(void *arg, uint32_t tensor, uint64_t offset, uint64_t n);
+} exec_source;
+
+typedef struct exec_params {
+    int n_threads;   // of executors on the CPU
+    const char *isa; // cpu: NULL or "auto" picks at run time; "plain", "avx2", "avx512" force one
+} exec_params;
+
+typedef struct exec_weights exec_weights; // immutable, shared between threads
+typedef struct exec exec;                 // one thread at a time
+
+// One row in the table of executors.
+typedef struct exec_kind {
+    const char *name; // "reference", "cpu"
+    // Loads the tensors i with wanted[i] (of n) and keeps them. Failure leaves nothing behind.
+    pm_status (*load)(const exec_params *params, const plan_tensor *tensors, uint32_t n,
+                      const bool *wanted, const exec_source *source, exec_weights **out);
+    void (*unload)(exec_weights *w);
+    uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
+    const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"
+
+    // A session's state for the ops of layers [first_layer, end_layer) and, with `outer`, those
+    // outside layers. Fails with PM_ERROR_FILE or PM_ERROR_DEVICE where an op can't be run.
+    // The set outlives the state. Buffers start zeroed.
+    pm_status (*open)(exec_weights *w, const plan_set *set, uint32_t first_layer,
+                      uint32_t end_layer, bool outer, exec **out);
+    void (*close)(exec *e);
+    // Runs ops [first, first + count) of the plan for the step's rows; returns when results can be
+    // read. n_rows of the step is at most p->max_rows.
+    pm_status (*run)(exec *e, const plan *p, uint32_t first, uint32_t count, const plan_step *step);
+    // Bytes [offset, offset + n) of a buffer. q8 rows and the cache in their stored form.
+    pm_status (*read)(exec *e, int buffer, uint64_t offset, void *dst, uint64_t n);
+    pm_status (*write)(exec *e, int buffer, uint64_t offset, const void *src, uint64_t n);
+} exec_kind;
+
+extern const exec_kind exec_reference; // exec/reference
+extern const exec_kind exec_cpu;       // exec/cpu
+
+// NULL when there is none of that name.
+const exec_kind *exec_kind_named(const char *name);
+
+#endif
