@@ -65,6 +65,10 @@ bool quant_type_block(uint32_t type, uint32_t *block_values, uint32_t *block_byt
 // Bytes of a row of n_cols values; false when n_cols is no whole number of blocks, or on overflow.
 bool quant_row_bytes(uint32_t type, uint64_t n_cols, uint64_t *bytes);
 
+// Records "WHERE: type N (NAME) is not supported; supported: F32, F16, ..." and returns
+// PM_ERROR_FILE: what to say of a tensor that quant_format_of has no row for.
+pm_status quant_unsupported(uint32_t type, const char *where);
+
 // IEEE half and bfloat16 to and from float; rounding is to nearest even, NaN stays NaN.
 float quant_f16_to_f32(uint16_t h);
 uint16_t quant_f32_to_f16(float x);
