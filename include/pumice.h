@@ -1,4 +1,33 @@
 // pumice: language models from GGUF files on Vulkan GPUs and on the CPU.
+//
+// The one public header, C11, usable as it is from any language that can call C: opaque handles,
+// plain functions, no structs by value, no callbacks. The program `pumice` is written on it alone.
+//
+// The shortest complete use (errors left out):
+//
+//     pm_options *options = pm_options_create();
+//     pm_options_set(options, "ctx", "2048");
+//     pm_model *model;      pm_model_open("model.gguf", options, &model);
+//     pm_session *session;  pm_session_create(model, options, &session);
+//     pm_chat *chat;        pm_chat_create(session, options, &chat);
+//     pm_chat_add(chat, "user", "Why is the sky blue?");
+//     pm_generation *reply; pm_chat_generate(chat, &reply);
+//     const char *text; size_t n; int done = 0;
+//     while (!done && pm_generation_next(reply, &text, &n, &done) == PM_OK) fwrite(text, 1, n,
+//     stdout); pm_chat_finish(chat); // the answer is part of the conversation now, `reply` is
+//     released
+//
+// Conventions
+//   Errors     Every function that can fail returns a pm_status and leaves one line for
+//              pm_last_error(). Output arguments are then untouched unless said otherwise.
+//   Ownership  What a `create` or `open` returns is released by the matching `destroy` or `close`,
+//              which accepts NULL. A `char **` is a zero-terminated UTF-8 text that the caller
+//              releases with pm_free(). A returned `const char *` belongs to the handle.
+//              A model outlives its sessions, a session its chats and generations.
+//   Threads    A pm_model may be used by any number of threads at once. Every other handle belongs
+//              to one thread at a time; the exceptions are marked.
+//   Text       UTF-8 with a length in bytes; it may hold zero bytes.
+//   Ids        Token ids are int32_t in [0, pm_model_n_vocab).
 #ifndef PUMICE_H
 #define PUMICE_H
 
@@ -24,6 +53,220 @@ typedef enum pm_status {
     PM_ERROR_DEVICE = 4, // the device asked for is missing, lost, or too small
     PM_ERROR_CHECK = 5,  // a check found a mismatch
 } pm_status;
+
+typedef struct pm_options pm_options;
+typedef struct pm_model pm_model;
+typedef struct pm_session pm_session;
+typedef struct pm_sampler pm_sampler;
+typedef struct pm_generation pm_generation;
+typedef struct pm_chat pm_chat;
+
+PM_API const char *pm_version(void); // "0.1.0"
+// This thread's last message: one line, "" before the first failure; valid until the next one.
+PM_API const char *pm_last_error(void);
+PM_API void pm_free(void *text);
+
+// ---- options ----------------------------------------------------------------------------------
+
+// Named values as text, the same names, ranges and defaults as on the command line ("ctx",
+// "device", "temp", ...). A fresh set holds no values: every default applies. Functions read what
+// concerns them and copy it; a set may be changed or destroyed afterwards.
+PM_API pm_options *pm_options_create(void); // NULL when memory runs out
+PM_API void pm_options_destroy(pm_options *options);
+// PM_ERROR_USAGE: no such option (the message names the nearest), or the value is not in its range.
+// Repeatable options (stop, logit-bias) collect their values; NULL takes all of them back.
+PM_API pm_status pm_options_set(pm_options *options, const char *name, const char *value);
+// The value set, else the default as text, else NULL. `options` may be NULL: the defaults.
+PM_API const char *pm_options_get(const pm_options *options, const char *name);
+// Was it set (and not left at its default)?
+PM_API int pm_options_is_set(const pm_options *options, const char *name);
+
+// The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
+// NULL. `group`: "run", "sampler", "generate", "bench", "debug". `value`: how the value is written
+// in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the accepted
+// values in words.
+PM_API int pm_options_describe(size_t index, const char **name, const char **group,
+                               const char **value, const char **range, const char **fallback,
+                               const char **help);
+
+// ---- models -----------------------------------------------------------------------------------
+
+// Opens a GGUF file and loads its weights for the device that the option "device" chooses.
+// With the option "vocab-only" nothing but the vocabulary is loaded: enough for tokens and
+// templates. PM_ERROR_FILE, PM_ERROR_DEVICE; PM_ERROR_USAGE for options that don't fit the model.
+PM_API pm_status pm_model_open(const char *path, const pm_options *options, pm_model **model);
+PM_API void pm_model_close(pm_model *model);
+
+// Remarks about the file that its user should see (an assumed pre-tokenizer, ...).
+PM_API size_t pm_model_n_warnings(const pm_model *model);
+PM_API const char *pm_model_warning(const pm_model *model, size_t index);
+
+PM_API const char *pm_model_architecture(const pm_model *model);
+PM_API const char *pm_model_device(const pm_model *model); // "cpu": an id that "device" takes
+PM_API const char *pm_model_device_description(const pm_model *model); // "cpu (AVX2, 2 threads)"
+PM_API int32_t pm_model_n_vocab(const pm_model *model);
+PM_API int32_t pm_model_n_layer(const pm_model *model);
+PM_API int32_t pm_model_n_embd(const pm_model *model);
+PM_API int32_t pm_model_n_ctx_train(const pm_model *model);
+PM_API double pm_model_load_seconds(const pm_model *model);
+PM_API uint64_t pm_model_weight_bytes(const pm_model *model); // of the tensors in use, as stored
+
+// Everything about a file without reading tensor data, as JSON (`pumice info --json`): works for
+// any well-formed GGUF, of an unknown architecture too. `full`: long arrays are not shortened. The
+// option "ctx" sizes the cache that is reported.
+PM_API pm_status pm_info(const char *path, const pm_options *options, int full, char **json);
+
+// The operations of one decode step (n_rows = 1) or a prefill chunk, one a line, with shapes,
+// bytes and flops. Weights need not be loaded ("vocab-only" is enough).
+PM_API pm_status pm_model_plan(const pm_model *model, const pm_options *options, int n_rows,
+                               char **text);
+
+// Rewrites a file with its matrices as `type` ("q8_0"); norms and biases stay F32, metadata stays
+// byte for byte but for general.file_type and general.quantization_version. Written beside and
+// renamed. PM_ERROR_USAGE: a type without an encoder, or OUT is IN.
+PM_API pm_status pm_quantize(const char *in, const char *out, const char *type,
+                             const pm_options *options);
+
+// The devices that can run a model, as JSON (`pumice devices --json`).
+PM_API pm_status pm_devices(const pm_options *options, char **json);
+
+// ---- tokens -----------------------------------------------------------------------------------
+
+enum {
+    PM_TOKENS_SPECIAL = 1, // control tokens named in the text are recognised
+    PM_TOKENS_BOS = 2,     // add what the file asks for at the ends (BOS, EOS)
+};
+// Writes the first `cap` ids and the count of all to *n (n > cap: call again with more room).
+PM_API pm_status pm_tokenize(const pm_model *model, const char *text, size_t n_text, int flags,
+                             int32_t *ids, size_t cap, size_t *n);
+// The bytes that a token stands for: whole characters only when tokens are joined. Control tokens
+// give their text with `special`, nothing without. NULL for an id outside the vocabulary.
+PM_API const char *pm_token_piece(const pm_model *model, int32_t id, int special, size_t *n);
+// Joined pieces, without the space that a SentencePiece vocabulary put before the text.
+// PM_ERROR_USAGE: an id outside the vocabulary.
+PM_API pm_status pm_detokenize(const pm_model *model, const int32_t *ids, size_t n, int special,
+                               char **text, size_t *n_text);
+PM_API int pm_token_is_end(const pm_model *model, int32_t id); // ends a generation
+PM_API int32_t pm_token_bos(const pm_model *model);            // -1: none
+
+// ---- templates --------------------------------------------------------------------------------
+
+// Renders a chat template. `vars`: a JSON object with the template's variables ("messages", ...).
+// `now`: what strftime_now shows, seconds since 1970-01-01 in local time as wall clocks show it;
+// negative: the current time. PM_ERROR_FILE: does not parse; PM_ERROR_RUN: it raised (the message
+// is its own) or went past a limit; PM_ERROR_USAGE: vars are not JSON.
+PM_API pm_status pm_template_render(const char *source, size_t n_source, const char *vars,
+                                    double now, char **text, size_t *n_text);
+// The model's own template, NULL when the file has none.
+PM_API const char *pm_model_template(const pm_model *model, size_t *n);
+// "2025-07-08T09:05:03" to the `now` above.
+PM_API pm_status pm_parse_time(const char *text, double *now);
+
+// ---- sessions ---------------------------------------------------------------------------------
+
+// One sequence of tokens with its KV cache on the model's device. Options: ctx, batch, kv-type,
+// act. PM_ERROR_RUN or PM_ERROR_DEVICE when the cache can't be had.
+PM_API pm_status pm_session_create(pm_model *model, const pm_options *options,
+                                   pm_session **session);
+PM_API void pm_session_destroy(pm_session *session);
+
+PM_API int32_t pm_session_n_ctx(const pm_session *session);
+PM_API int32_t pm_session_n_past(const pm_session *session); // tokens in the cache
+PM_API uint64_t pm_session_kv_bytes(const pm_session *session);
+PM_API const int32_t *pm_session_tokens(const pm_session *session); // n_past of them
+
+// Appends n tokens. Afterwards logits are there for the last token, or with `all` for each of the n
+// (then n times n_vocab floats are kept). PM_ERROR_USAGE: more than the context holds (nothing was
+// done). PM_ERROR_RUN: NaN in the logits (message names the position), or interrupted. A failure
+// leaves the cache as it was before the call.
+PM_API pm_status pm_session_eval(pm_session *session, const int32_t *ids, size_t n, int all);
+// Raw logits [n_vocab] of the last eval: index 0 is the first token that has them. Valid until the
+// next eval; NULL: there are none.
+PM_API const float *pm_session_logits(const pm_session *session, size_t index);
+// Forgets all tokens from position n_past on (n_past <= pm_session_n_past).
+PM_API pm_status pm_session_rewind(pm_session *session, int32_t n_past);
+// Makes eval also keep the residual stream of its last token: [n_layer + 1][n_embd], the input of
+// layer 0 first, then the output of each layer.
+PM_API void pm_session_keep_hidden(pm_session *session, int keep);
+PM_API const float *pm_session_hidden(const pm_session *session, int layer); // -1: layer 0's input
+// Ends a running eval at its next chunk. May be called from any thread and from a signal handler;
+// cleared by the eval that it ended.
+PM_API void pm_session_interrupt(pm_session *session);
+
+// ---- sampling ---------------------------------------------------------------------------------
+
+// Options: the sampler group, in the order repeat-penalty, presence-penalty, frequency-penalty,
+// temp, top-k, top-p, min-p, draw; general.sampling.* keys of the model's file replace the
+// defaults, options replace both. `model` may be NULL.
+PM_API pm_status pm_sampler_create(const pm_model *model, const pm_options *options,
+                                   pm_sampler **sampler);
+PM_API void pm_sampler_destroy(pm_sampler *sampler);
+PM_API uint64_t pm_sampler_seed(const pm_sampler *sampler);
+PM_API const char *pm_sampler_describe(const pm_sampler *sampler); // effective order and values
+// Tells the sampler of a token of the text (prompt tokens too): the penalties' window.
+PM_API void pm_sampler_accept(pm_sampler *sampler, int32_t id);
+// Draws from logits [n_vocab]; does not accept. PM_ERROR_RUN: NaN, or nothing finite.
+PM_API pm_status pm_sampler_sample(pm_sampler *sampler, const float *logits, int32_t n_vocab,
+                                   int32_t *id);
+PM_API void pm_sampler_reset(pm_sampler *sampler); // empty window, draws from the seed again
+
+// ---- generation -------------------------------------------------------------------------------
+
+// A prompt and its continuation, drawn token by token. What the session's cache already holds of
+// the prompt is kept (longest common prefix of ids), the rest is evaluated by the first `next`.
+// Options: max-tokens, stop, logprobs, and the sampler's. PM_ERROR_USAGE: an empty prompt, or one
+// that does not fit the context (the message has both numbers).
+PM_API pm_status pm_generation_start(pm_session *session, const pm_options *options,
+                                     const int32_t *prompt, size_t n_prompt,
+                                     pm_generation **generation);
+PM_API void pm_generation_destroy(pm_generation *generation);
+// The next piece of text: whole characters, nothing that may still become a stop text (n may be 0).
+// Invalid UTF-8 of the model becomes U+FFFD. *done: no more will come. The text is valid until the
+// next call. After a failure the generation is done.
+PM_API pm_status pm_generation_next(pm_generation *generation, const char **text, size_t *n,
+                                    int *done);
+// The caller ends it (Ctrl-C): finish reason "interrupted".
+PM_API void pm_generation_stop(pm_generation *generation);
+PM_API const char *pm_generation_text(const pm_generation *generation,
+                                      size_t *n); // so far, as streamed
+PM_API const char *
+pm_generation_finish_reason(const pm_generation *generation); // "stop", "length", "interrupted"
+// What `ask --json` prints: text, finish_reason, token counts, tokens, seed, device, timings, ...
+PM_API pm_status pm_generation_json(const pm_generation *generation, char **json);
+
+// ---- chat -------------------------------------------------------------------------------------
+
+// A conversation that is rendered with the model's template (option "template" replaces it) and
+// evaluated as far as the cache does not hold it yet. Control tokens come from the template only,
+// never from a message. PM_ERROR_FILE: the template does not parse.
+PM_API pm_status pm_chat_create(pm_session *session, const pm_options *options, pm_chat **chat);
+PM_API void pm_chat_destroy(pm_chat *chat);
+PM_API const char *
+pm_chat_template_name(const pm_chat *chat); // "the model's", "chatml (the file has none)"
+// role: "system", "user", "assistant", "tool". A system message replaces the first one.
+PM_API pm_status pm_chat_add(pm_chat *chat, const char *role, const char *content);
+// Replaces the conversation by a JSON list of messages.
+PM_API pm_status pm_chat_set_messages(pm_chat *chat, const char *json);
+PM_API pm_status pm_chat_messages(const pm_chat *chat, char **json);
+PM_API size_t pm_chat_n_messages(const pm_chat *chat);
+// Takes back the messages from index on (for undo and regenerate).
+PM_API void pm_chat_truncate(pm_chat *chat, size_t n_messages);
+// The whole prompt as text, with or without the beginning of an answer.
+PM_API pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size_t *n);
+// Begins the answer. Where the conversation does not fit, the oldest whole turns (never the system
+// message) are dropped until a quarter of the context is free; *n_dropped (may be NULL) says how
+// many messages. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the chat.
+PM_API pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **generation);
+// Appends what was generated (also after an interrupt) as the assistant's message.
+PM_API pm_status pm_chat_finish(pm_chat *chat);
+// Of the last pm_chat_generate: prompt tokens that the cache held, and that had to be evaluated.
+PM_API size_t pm_chat_n_reused(const pm_chat *chat);
+PM_API size_t pm_chat_n_new(const pm_chat *chat);
+
+// ---- measuring --------------------------------------------------------------------------------
+
+// Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints.
+PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **json);
 
 #ifdef __cplusplus
 }
