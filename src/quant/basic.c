@@ -134,3 +134,18 @@ void decode_q8_0(const void *blocks, float *values, size_t n)
         for (size_t j = 0; j < 32; j++) values[i + j] = (float)(int8_t)p[2 + j] * d;
     }
 }
+
+const int8_t mxfp4_levels[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+
+// Block: 1 byte of exponent; 16 bytes as in Q4_0.
+void decode_mxfp4(const void *blocks, float *values, size_t n)
+{
+    const uint8_t *p = blocks;
+    for (size_t i = 0; i < n; i += 32, p += 17) {
+        float d = mxfp4_scale(p[0]);
+        for (size_t j = 0; j < 16; j++) {
+            values[i + j] = d * (float)mxfp4_levels[p[1 + j] & 15];
+            values[i + j + 16] = d * (float)mxfp4_levels[p[1 + j] >> 4];
+        }
+    }
+}

@@ -77,6 +77,14 @@ static inline int round_clamped(float x, int lowest, int highest)
     return whole + (rest >= 0.5f) - (rest <= -0.5f);
 }
 
+// MXFP4's 4-bit floats (1 sign, 2 exponent, 1 mantissa bit), doubled to be integers, and the half
+// of its 8-bit exponent (2^(e - 127)), so that a value is scale * level.
+extern const int8_t mxfp4_levels[16];
+static inline float mxfp4_scale(uint8_t e)
+{
+    return float_of_bits(e < 2 ? 0x200000u << e : (uint32_t)(e - 1) << 23);
+}
+
 // basic.c: plain numbers and the formats with blocks of 32
 void decode_f32(const void *blocks, float *values, size_t n);
 void decode_f16(const void *blocks, float *values, size_t n);

@@ -141,3 +141,73 @@ void encode_q8_0(const float *values, void *blocks, size_t n)
         }
     }
 }
+
+// The exponent that puts the greatest magnitude on level 4 to 6 of 6; ties between levels go to the
+// first in the table.
+void encode_mxfp4(const float *values, void *blocks, size_t n)
+{
+    uint8_t *p = blocks;
+    for (size_t i = 0; i < n; i += 32, p += 17) {
+        float most = greatest_magnitude(values + i, 32);
+        int e = most > 0 ? round_clamped(floorf(log2f(most)) + 125, 0, 254) : 0;
+        float d = mxfp4_scale((uint8_t)e);
+        unsigned q[32];
+        uint32_t high;
+        for (size_t j = 0; j < 32; j++) {
+            float best = INFINITY;
+            q[j] = 0;
+            for (unsigned level = 0; level < 16; level++) {
+                float error = fabsf(d * (float)mxfp4_levels[level] - values[i + j]);
+                if (!(error < best)) continue;
+                best = error;
+                q[j] = level;
+            }
+        }
+        p[0] = (uint8_t)e;
+        store_nibbles(p + 1, q, &high);
+    }
+}
+
+// 256 values to trits 0, 1, 2 with the greatest magnitude as scale. Returns the scale as a half.
+static uint16_t ternary(const float x[256], uint8_t trit[256])
+{
+    float d = greatest_magnitude(x, 256), id = inverse(d);
+    for (int j = 0; j < 256; j++) trit[j] = (uint8_t)(round_clamped(x[j] * id, -1, 1) + 1);
+    return quant_f32_to_f16(d);
+}
+
+// `n_trits` runs of `n_bytes` values, the first run the highest digit, to bytes: the digits' number
+// over 243 as a fraction of 256, rounded up.
+static void pack_trits(const uint8_t *trit, int n_bytes, int n_trits, uint8_t *p)
+{
+    for (int j = 0; j < n_bytes; j++) {
+        unsigned number = 0;
+        for (int k = 0; k < 5; k++) number = number * 3 + (k < n_trits ? trit[k * n_bytes + j] : 0);
+        p[j] = (uint8_t)((number * 256 + 242) / 243);
+    }
+}
+
+void encode_tq1_0(const float *values, void *blocks, size_t n)
+{
+    uint8_t *p = blocks;
+    for (size_t i = 0; i < n; i += 256, p += 54) {
+        uint8_t trit[256];
+        store_u16(p + 52, ternary(values + i, trit));
+        pack_trits(trit, 32, 5, p);
+        pack_trits(trit + 160, 16, 5, p + 32);
+        pack_trits(trit + 240, 4, 4, p + 48);
+    }
+}
+
+void encode_tq2_0(const float *values, void *blocks, size_t n)
+{
+    uint8_t *p = blocks;
+    for (size_t i = 0; i < n; i += 256, p += 66) {
+        uint8_t trit[256];
+        store_u16(p + 64, ternary(values + i, trit));
+        for (int b = 0; b < 64; b++) {
+            const uint8_t *t = trit + 128 * (b / 32) + b % 32;
+            p[b] = (uint8_t)(t[0] | t[32] << 2 | t[64] << 4 | t[96] << 6);
+        }
+    }
+}

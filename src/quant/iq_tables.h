@@ -1,0 +1,14 @@
+// Inside src/quant: the codebooks of the IQ formats; iq_tables.c says how they are packed.
+#ifndef PUMICE_QUANT_IQ_TABLES_H
+#define PUMICE_QUANT_IQ_TABLES_H
+
+#include <stdint.h>
+
+extern const uint16_t iq1_grid[2048];
+extern const uint16_t iq2_xxs_grid[256];
+extern const uint16_t iq2_xs_grid[512];
+extern const uint16_t iq2_s_grid[1024];
+extern const uint16_t iq3_xxs_grid[256];
+extern const uint16_t iq3_s_grid[512];
+
+#endif
