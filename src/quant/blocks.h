@@ -45,19 +45,16 @@ static inline void store_u32(uint8_t *p, uint32_t x)
 }
 
 // The half's bits to the float of the same value. A signalling NaN becomes quiet, as in hardware.
+// All three cases are computed and one is selected: no branch that random weights could mislead.
 static inline float half_to_float(uint16_t h)
 {
-    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exponent = h & 0x7c00u, rest = h & 0x7fffu;
-    uint32_t magnitude;
-    if (exponent == 0) { // zero and subnormals: rest * 2^-24 is exact and a normal float
-        magnitude = bits_of_float((float)rest * 0x1p-24f);
-    } else if (exponent == 0x7c00) {
-        magnitude = 0x7f800000u | rest << 13;
-        if (rest & 0x3ff) magnitude |= 0x400000u;
-    } else {
-        magnitude = (rest << 13) + (112u << 23); // exponent bias 15 to 127
-    }
-    return float_of_bits(sign | magnitude);
+    int32_t rest = h & 0x7fff;
+    uint32_t normal = ((uint32_t)rest << 13) + (112u << 23); // exponent bias 15 to 127
+    // zero and subnormals: rest * 2^-24 is exact and never a subnormal float
+    uint32_t small = bits_of_float((float)rest * 0x1p-24f);
+    uint32_t special = (normal + (112u << 23)) | (rest > 0x7c00 ? 0x400000u : 0);
+    uint32_t magnitude = rest < 0x400 ? small : rest < 0x7c00 ? normal : special;
+    return float_of_bits((uint32_t)(h & 0x8000) << 16 | magnitude);
 }
 
 static inline float load_half(const uint8_t *p)

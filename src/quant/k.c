@@ -13,6 +13,15 @@ void k_scale_min(const uint8_t *packed, uint8_t scale[8], uint8_t min[8])
     }
 }
 
+void k_pack_scale_min(const uint8_t scale[8], const uint8_t min[8], uint8_t *packed)
+{
+    for (int j = 0; j < 4; j++) {
+        packed[j] = (uint8_t)(scale[j] | (scale[4 + j] >> 4) << 6);
+        packed[4 + j] = (uint8_t)(min[j] | (min[4 + j] >> 4) << 6);
+        packed[8 + j] = (uint8_t)((scale[4 + j] & 15) | (min[4 + j] & 15) << 4);
+    }
+}
+
 // Block: half d, half dmin, 12 bytes of scales; 128 bytes: 32 bytes hold sub-blocks 2g (low half)
 // and 2g + 1 (high half).
 void decode_q4_k(const void *blocks, float *values, size_t n)

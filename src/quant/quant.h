@@ -75,8 +75,8 @@ uint16_t quant_f32_to_f16(float x);
 float quant_bf16_to_f32(uint16_t h);
 uint16_t quant_f32_to_bf16(float x);
 
-// 8-bit activations (op form act=q8) are Q8_0 blocks: per 32 values d = amax/127 stored as f16,
-// q = round(x * 127/amax) half away from zero (the multiplier comes from the unrounded d).
+// 8-bit activations (op form act=q8) are Q8_0 blocks, as Q8_0's `encode` makes them: per 32 values
+// d = amax/127 stored as f16, q = round(x * (1/d)) half away from zero, with the d before rounding.
 enum { QUANT_Q8_VALUES = 32, QUANT_Q8_BYTES = 34 };
 
 #endif

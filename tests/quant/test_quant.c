@@ -247,6 +247,33 @@ static void encoders_take_any_floats(void **state)
     }
 }
 
+// Every byte pattern is a block: no index may leave a codebook (the sanitizers look), and nothing
+// is read or written beyond the n values.
+static void decoders_take_any_bytes(void **state)
+{
+    (void)state;
+    enum { N_VALUES = 64 * 256 };
+    for (size_t f = 0; quant_format_at(f); f++) {
+        const quant_format *format = quant_format_at(f);
+        uint64_t n_bytes, random = 1 + f;
+        assert_true(quant_row_bytes((uint32_t)format->type, N_VALUES, &n_bytes));
+        unsigned char *blocks = malloc((size_t)n_bytes);
+        float *values = malloc(N_VALUES * sizeof *values);
+        assert_true(blocks && values);
+        for (size_t i = 0; i < n_bytes; i++) {
+            random = random * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
+            blocks[i] = (unsigned char)(random >> 56);
+        }
+        format->decode(blocks, values, N_VALUES);
+        // all ones: the greatest index of every codebook
+        memset(blocks, 0xff, (size_t)n_bytes);
+        format->decode(blocks, values, N_VALUES);
+        format->decode(blocks, values, 0);
+        free(blocks);
+        free(values);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -259,6 +286,7 @@ int main(void)
         cmocka_unit_test(formats_by_name),
         cmocka_unit_test(row_bytes),
         cmocka_unit_test(r32_unsupported_type_lists_the_supported),
+        cmocka_unit_test(decoders_take_any_bytes),
         cmocka_unit_test(encoders_take_any_floats),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
