@@ -45,15 +45,18 @@ static inline void store_u32(uint8_t *p, uint32_t x)
 }
 
 // The half's bits to the float of the same value. A signalling NaN becomes quiet, as in hardware.
-// All three cases are computed and one is selected: no branch that random weights could mislead.
+// All cases are computed and masks select one: no branch, so that loops over halves become vectors.
 static inline float half_to_float(uint16_t h)
 {
     int32_t rest = h & 0x7fff;
     uint32_t normal = ((uint32_t)rest << 13) + (112u << 23); // exponent bias 15 to 127
     // zero and subnormals: rest * 2^-24 is exact and never a subnormal float
     uint32_t small = bits_of_float((float)rest * 0x1p-24f);
-    uint32_t special = (normal + (112u << 23)) | (rest > 0x7c00 ? 0x400000u : 0);
-    uint32_t magnitude = rest < 0x400 ? small : rest < 0x7c00 ? normal : special;
+    uint32_t is_small = 0u - (rest < 0x400), is_special = 0u - (rest >= 0x7c00);
+    uint32_t is_nan = 0u - (rest > 0x7c00);
+    uint32_t magnitude = (small & is_small) | (normal & ~is_small);
+    magnitude += (112u << 23) & is_special; // exponent 255: infinity and NaN
+    magnitude |= 0x400000u & is_nan;
     return float_of_bits((uint32_t)(h & 0x8000) << 16 | magnitude);
 }
 
