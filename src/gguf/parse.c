@@ -96,10 +96,28 @@ static pm_status read_u64(cursor *c, uint64_t *value)
 static pm_status skip_string(cursor *c)
 {
     uint64_t n;
+    const gguf_part *p = c->part;
+    if (size_in_range(c->at, 8, p->n_header)) { // the usual case, quickly
+        n = load_u64(p->header + c->at);
+        if (size_in_range(c->at + 8, n, p->n_header)) {
+            c->at += 8 + n;
+            return PM_OK;
+        }
+    }
     pm_status status = read_u64(c, &n);
     if (status == PM_OK) status = need(c, n);
     if (status == PM_OK) c->at += n;
     return status;
+}
+
+// Skips a string of an array and remembers where it begins. Vocabularies have some 400,000.
+static pm_status index_string(cursor *c)
+{
+    gguf_part *p = c->part;
+    if (!gguf_grow((void **)&p->strings, p->n_strings, &p->cap_strings, sizeof *p->strings))
+        return error_memory("the index of an array of strings", p->n_strings);
+    p->strings[p->n_strings++] = c->at;
+    return skip_string(c);
 }
 
 // Could the rest of the file hold n items of at least `least` bytes each?
@@ -243,20 +261,12 @@ static pm_status skip_items(cursor *c, uint32_t type, uint64_t n, bool keep, int
         return status;
     }
     for (uint64_t i = 0; i < n; i++) {
-        pm_status status;
-        if (type == GGUF_ARRAY) {
-            gguf_type item_type;
-            uint64_t n_items;
-            status = skip_array(c, &item_type, &n_items, false, depth + 1);
-        } else {
-            if (keep) {
-                if (!gguf_grow((void **)&p->strings, p->n_strings, &p->cap_strings,
-                               sizeof *p->strings))
-                    return error_memory("the index of an array of strings", n);
-                p->strings[p->n_strings++] = c->at;
-            }
-            status = skip_string(c);
-        }
+        gguf_type item_type;
+        uint64_t n_items;
+        pm_status status = type == GGUF_ARRAY
+                               ? skip_array(c, &item_type, &n_items, false, depth + 1)
+                           : keep ? index_string(c)
+                                  : skip_string(c);
         if (status != PM_OK) return status;
     }
     return PM_OK;
