@@ -70,21 +70,22 @@ debian_packages() {
     clang-tidy) echo "clang-tidy$(clang_version)" ;;
     ninja) echo ninja-build ;;
     pip) echo python3-pip ;;
-    libutf8proc) echo libutf8proc-dev ;;
+    cmake | pkg-config | python3 | git) echo "$1" ;;
     jansson | cmocka) echo "lib$1-dev" ;;
-    libedit) echo libedit-dev ;;
-    *) echo "$1" ;;
+    *) echo "$1-dev" ;; # libedit, libutf8proc, nettle
     esac
 }
 
 other_systems() {
     cat >&2 <<'END'
 Packages with these things on other systems (install them, then run this again):
-  Fedora      gcc cmake ninja-build pkgconf python3-pip jansson-devel libedit-devel utf8proc-devel
+  Fedora      gcc cmake ninja-build pkgconf python3-pip jansson-devel libedit-devel
+              utf8proc-devel nettle-devel
               tests: libcmocka-devel clang clang-tools-extra compiler-rt git
-  Arch Linux  gcc cmake ninja pkgconf python-pip jansson libedit libutf8proc
+  Arch Linux  gcc cmake ninja pkgconf python-pip jansson libedit libutf8proc nettle
               tests: cmocka clang compiler-rt git
-  openSUSE    gcc cmake ninja pkgconf python3-pip libjansson-devel libedit-devel utf8proc-devel
+  openSUSE    gcc cmake ninja pkgconf python3-pip libjansson-devel libedit-devel
+              utf8proc-devel nettle-devel
               tests: libcmocka-devel clang git
 END
 }
@@ -153,6 +154,12 @@ check_cmake() {
         die "CMake 3.25 or newer is needed, this one is $version (a newer one: pip install cmake)"
     # A build folder keeps the generator that it was made with.
     if [ -z "${CMAKE_GENERATOR:-}" ] && have ninja; then export CMAKE_GENERATOR=Ninja; fi
+}
+
+# The libraries that CMakeLists.txt asks for, by their pkg-config names.
+libraries() {
+    sed -n 's/^pkg_check_modules([A-Z0-9_]* REQUIRED IMPORTED_TARGET \([a-z0-9]*\).*/\1/p' \
+        "$root/CMakeLists.txt"
 }
 
 n_jobs=$(nproc 2>/dev/null || echo 2)
