@@ -9,6 +9,8 @@
 
 // What differs between families and no key of the file says. A family that needs a behaviour no
 // property describes is refused, never special-cased by name.
+enum { MODEL_WINDOW_ALL = -1 }; // window_period: no layer is global
+
 typedef struct model_arch {
     const char *name; // general.architecture
     const char *examples;
@@ -20,10 +22,10 @@ typedef struct model_arch {
     bool post_norms;        // norms behind attention and feed-forward (Gemma)
     bool parallel_residual; // attention and feed-forward read the same x (unless the file says not)
     bool learned_positions;
-    bool embed_scale;       // embedding times sqrt(n_embd)
-    uint32_t nope_period;   // every n-th layer is without RoPE; 0: all have it
-    uint32_t window_period; // with a window: every n-th layer is global; 0: no layer has a window
-    uint32_t window_phase;  // layer i is global when i % period == phase
+    bool embed_scale;     // embedding times sqrt(n_embd)
+    uint32_t nope_period; // every n-th layer is without RoPE; 0: all have it
+    int window_period;    // with a window: every n-th layer is global; 0: no layer has a window
+    int window_phase;     // layer i is global when i % period == phase
     uint32_t wide_layers; // with this layer count scores scale by sqrt(n_embd/n_head), not head_dim
     bool local_rope;      // windowed layers use their own base (10000) and no scaling
     bool longrope;        // short and long frequency factors
