@@ -9,8 +9,9 @@ typedef struct plan_options {
     uint32_t n_ctx;     // positions of a slot
     uint32_t n_slots;   // sequences
     uint32_t n_batch;   // most rows of a step, 1 to PLAN_MAX_ROWS
+    uint32_t n_logits;  // most marked rows of a step; 0: n_batch
     quant_type kv_type; // F32, F16, Q8_0
-    plan_act act;       // Q8: where a width is a multiple of 32, else that op stays f32
+    plan_act act;       // Q8: for weights in integer formats whose width is a multiple of 32
     bool no_fuse;       // one simple op each: what fused ops are proven against
 } plan_options;
 

@@ -255,7 +255,7 @@ typedef struct plan_set {
     plan buckets[PLAN_N_BUCKETS]; // ascending; those beyond n_batch are left out
     uint32_t n_buckets;
     uint32_t n_layer, n_embd, n_vocab, n_head, n_head_kv, head_dim;
-    uint32_t n_ctx, n_slots, n_batch;
+    uint32_t n_ctx, n_slots, n_batch, n_logits; // n_logits: most marked rows of a step
     quant_type kv_type;
 } plan_set;
 
