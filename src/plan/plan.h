@@ -94,9 +94,10 @@ typedef struct plan_row {
     uint32_t n_kv; // keys that exist for this row, itself included: positions [0, n_kv)
 } plan_row;
 
-// Rows of one slot come in rising positions. At most 10.25 KiB: fits a 16 KiB uniform buffer.
+// Rows of one slot come in rising positions. 9.2 KiB: fits a 16 KiB uniform buffer, whose layout it
+// has (shaders/common.glsl).
 typedef struct plan_step {
-    uint32_t n_rows, n_logits;
+    uint32_t n_rows, n_logits, unused[2];
     plan_row rows[PLAN_MAX_ROWS];
     uint16_t logit_rows[PLAN_MAX_ROWS]; // the rows that want logits, ascending
 } plan_step;

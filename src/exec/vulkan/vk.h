@@ -1,0 +1,239 @@
+// Between the files of exec/vulkan only: device, memory, pipelines, recording.
+//
+//   select.c    which device: pure functions over a table of what the drivers report
+//   device.c    instance, device, features, limits, the device-profile table
+//   memory.c    memory types (pure), buffers, upload and download
+//   pipeline.c  shaders that CMake embedded, pipelines, the cache file
+//   record.c    dispatches into command buffers: descriptors, barriers derived from bindings, timestamps
+//   weights.c   the model's tensors, repacked into planes in arenas
+//   linear.c    LINEAR, LOGITS, EMBED, QUANTIZE as dispatches
+//   ops.c       the other operations as dispatches
+//   vulkan.c    the executor: states, recordings by bucket, steps, reads and writes
+#ifndef PUMICE_EXEC_VULKAN_VK_H
+#define PUMICE_EXEC_VULKAN_VK_H
+
+#include <stdatomic.h>
+#include <volk.h>
+
+#include "base/os.h"
+#include "exec/exec.h"
+
+// ---- device -----------------------------------------------------------------------------------
+
+// Everything that decides a grid, a binding or an allocation. With `minimum_limits` the
+// specification's required minimum.
+typedef struct vk_limits {
+    uint64_t max_alloc;        // bytes of one VkDeviceMemory: also at most 1 GiB
+    uint64_t max_binding;      // bytes of one storage buffer binding
+    uint64_t storage_align;    // of a storage binding's offset; at least 16
+    uint32_t max_groups[3];    // at most 65,535 each
+    uint32_t max_invocations;  // of a workgroup
+    uint32_t max_shared;       // bytes of a workgroup
+    uint32_t subgroup_size;    // 0: no subgroup operations
+    double timestamp_ns;       // of one tick; 0: no timestamps
+    uint64_t timestamp_mask;   // valid bits
+} vk_limits;
+
+// Optional features in use: present, wanted, and not switched off.
+typedef struct vk_features {
+    bool subgroup;  // arithmetic and shuffle in compute
+    bool int8_dot;  // VK_KHR_shader_integer_dot_product
+    bool memory_budget;
+    bool timestamps;
+} vk_features;
+
+// What suits a kind of device; one row of the table in device.c.
+typedef struct vk_profile {
+    const char *name;
+    uint32_t matvec_invocations; // of a workgroup of the mat-vec
+    uint32_t matvec_rows;        // weight rows that one subgroup computes at once
+    uint32_t matmat_rows, matmat_cols; // tile: weight rows, step rows
+    uint32_t attend_split;       // keys that one workgroup of decode attention takes
+    bool watchdog;               // keep submissions short
+    bool act_q8;                 // 8-bit activations are the default
+} vk_profile;
+
+typedef struct vk_pipelines vk_pipelines;
+
+// Shared by the weights and states that use it; all but the marked fields are constant.
+typedef struct vk_device {
+    VkInstance instance;
+    VkPhysicalDevice physical;
+    VkDevice device;
+    VkQueue queue; // guarded by `lock`
+    uint32_t queue_family;
+    VkPhysicalDeviceProperties properties;
+    VkPhysicalDeviceMemoryProperties memory;
+    char title[320]; // "NAME (DRIVER VERSION)": begins every message about the device
+    vk_limits limits;
+    vk_features features;
+    const vk_profile *profile;
+    exec_gpu options; // texts not kept
+    os_mutex *lock;
+    _Atomic bool lost;                             // sticky
+    _Atomic int n_allocs, n_pipelines_made, n_submits, n_barriers; // for injected faults
+    _Atomic uint64_t bytes_used;
+    VkCommandPool upload_pool; // guarded by `lock`
+    vk_pipelines *pipelines;
+    VkDescriptorSetLayout set_layout;
+    VkPipelineLayout pipeline_layout;
+} vk_device;
+
+pm_status vk_device_open(const exec_gpu *options, vk_device **out);
+void vk_device_close(vk_device *d); // accepts NULL
+
+// PM_ERROR_DEVICE "TITLE: WHAT: VK_ERROR_..."; a lost device is remembered.
+pm_status vk_fail(vk_device *d, const char *what, VkResult result);
+const char *vk_result_name(VkResult result);
+// PM_ERROR_DEVICE once the device is lost, else PM_OK.
+pm_status vk_alive(vk_device *d);
+
+// ---- memory -----------------------------------------------------------------------------------
+
+typedef enum vk_memory_kind {
+    VK_MEMORY_DEVICE,   // fast for the device
+    VK_MEMORY_SHARED,   // written by the host, read by the device, coherent (steps)
+    VK_MEMORY_READBACK, // written by the device, read by the host, cached where possible
+} vk_memory_kind;
+
+// The memory type for a kind among those allowed; -1: none. *coherent: no flush needed.
+int vk_choose_memory_type(const VkPhysicalDeviceMemoryProperties *memory, uint32_t allowed,
+                          vk_memory_kind kind, bool *coherent);
+
+// One VkBuffer with an allocation of its own: arenas, not single tensors.
+typedef struct vk_buffer {
+    VkBuffer buffer;
+    VkDeviceMemory memory;
+    uint64_t bytes;
+    char *mapped; // NULL: not host-visible
+    bool coherent;
+} vk_buffer;
+
+// PM_ERROR_DEVICE when there is no memory (the message has the numbers). `what` names it there.
+pm_status vk_buffer_create(vk_device *d, uint64_t bytes, vk_memory_kind kind, const char *what,
+                           vk_buffer *out);
+void vk_buffer_destroy(vk_device *d, vk_buffer *b); // accepts a zeroed one
+
+// A range of a buffer, as a dispatch binds it.
+typedef struct vk_range {
+    const vk_buffer *buffer; // NULL: nothing
+    uint64_t offset, bytes;  // offset is a multiple of storage_align
+} vk_range;
+
+// Copies to and from device memory, through staging where it isn't mapped; return when done.
+// Downloads always end with the device-to-host barrier.
+pm_status vk_upload(vk_device *d, const vk_buffer *b, uint64_t offset, const void *src, uint64_t n);
+pm_status vk_download(vk_device *d, const vk_buffer *b, uint64_t offset, void *dst, uint64_t n);
+pm_status vk_clear(vk_device *d, const vk_buffer *b); // fills with zeros
+
+// ---- pipelines --------------------------------------------------------------------------------
+
+// Every shader has the same interface: storage buffers at bindings 0 to 3, the step at binding 4
+// as a uniform buffer, 128 bytes of push constants, specialization constants from id 0 on.
+enum { VK_N_STORAGE = 4, VK_PUSH_BYTES = 128, VK_MAX_SPEC = 12 };
+
+// A shader's name is its file's, with its variant: "matvec_q8_0_q8" (cmake/shaders.cmake).
+typedef struct vk_shader {
+    const char *name;
+    const uint32_t *code;
+    size_t bytes;
+} vk_shader;
+const vk_shader *vk_shader_named(const char *name); // NULL: none such
+
+typedef struct vk_pipeline_key {
+    const vk_shader *shader;
+    uint32_t n_spec;
+    uint32_t spec[VK_MAX_SPEC]; // by convention spec[0] is the workgroup's size
+} vk_pipeline_key;
+
+// The pipeline, made on first use and kept by the device. Thread-safe. PM_ERROR_DEVICE names the
+// kernel.
+pm_status vk_pipeline_get(vk_device *d, const vk_pipeline_key *key, VkPipeline *out);
+// Makes those of a list that aren't there yet, on several threads.
+pm_status vk_pipelines_make(vk_device *d, const vk_pipeline_key *keys, size_t n);
+// The cache file: read at device_open, written (beside and renamed) by this.
+void vk_pipelines_save(vk_device *d);
+
+pm_status vk_pipelines_create(vk_device *d); // by device_open
+void vk_pipelines_destroy(vk_device *d);
+
+// ---- recording --------------------------------------------------------------------------------
+
+typedef struct vk_binding {
+    vk_range range; // buffer NULL: not bound (a small dummy is)
+    bool reads, writes;
+} vk_binding;
+
+typedef struct vk_dispatch {
+    const char *label; // for timestamps and messages
+    vk_pipeline_key key;
+    vk_binding bind[VK_N_STORAGE];
+    const void *push;
+    uint32_t push_bytes;
+    uint32_t groups[3];
+} vk_dispatch;
+
+// A list of dispatches recorded once and submitted any number of times. Barriers follow from the
+// bindings: before a dispatch that overlaps what earlier ones wrote (or that writes what they
+// read) since the last barrier.
+typedef struct vk_recording vk_recording;
+
+// step: the range of the step block, bound to every dispatch. `timed`: timestamps around every
+// dispatch where the device has them.
+pm_status vk_recording_begin(vk_device *d, vk_range step, bool timed, vk_recording **out);
+pm_status vk_record(vk_recording *r, const vk_dispatch *dispatch);
+// Where a submission may end: long recordings are cut here into several (R16, R17).
+void vk_recording_may_cut(vk_recording *r, double estimated_ms);
+pm_status vk_recording_end(vk_recording *r);
+void vk_recording_free(vk_recording *r); // accepts NULL; not while it runs
+uint32_t vk_recording_n_dispatches(const vk_recording *r);
+
+// Submits and returns; fence-like value to wait for. Results are visible to the host (mapped,
+// coherent memory) after the wait.
+pm_status vk_submit(vk_recording *r);
+pm_status vk_wait(vk_recording *r);
+// Seconds of dispatch i in the last run, by timestamps; negative: not known.
+double vk_recording_seconds(const vk_recording *r, uint32_t i);
+const char *vk_recording_label(const vk_recording *r, uint32_t i);
+
+// ---- weights ----------------------------------------------------------------------------------
+
+// Rows [row, row + rows) of a weight matrix in device memory. Everything of a piece lies in one
+// range that a dispatch binds; offsets are in 32-bit words from its start.
+typedef struct vk_piece {
+    vk_range range;
+    int tensor;
+    uint32_t row, rows;
+    uint32_t quants, scales; // planes, see shaders/quant.glsl
+} vk_piece;
+
+struct exec_weights {
+    vk_device *device;
+    uint32_t n_tensors;
+    plan_tensor *tensors; // a copy
+    struct vk_tensor_store *store; // weights.c
+    char description[512];
+    uint64_t bytes;
+};
+
+// ---- executor state ---------------------------------------------------------------------------
+
+struct exec {
+    exec_weights *weights;
+    vk_device *device;
+    const plan_set *set;
+    uint32_t first_layer, end_layer;
+    bool outer;
+    vk_buffer rows;           // all row buffers, each at a 256-byte aligned offset
+    vk_range *bufs;           // [n_bufs] where each buffer lies; K and V whole where they fit a binding
+    vk_buffer *caches;        // K and V arenas
+    uint32_t n_caches;
+    vk_buffer step;           // the plan_step
+    vk_buffer scratch;        // partial results of attention and pick
+    vk_range *constants;      // [n_tensors - n_model_tensors] rotation tables
+    vk_buffer constant_arena;
+    struct vk_bucket *buckets; // recordings by plan, op range and KV length
+    uint32_t n_buckets;
+};
+
+#endif
