@@ -1,5 +1,6 @@
 // Made by make_facts.py from the Python package gguf and SHA-256: keys, tensors, where data begins,
 // the header's hash; the last tensor; tokens, the last token, merges; n_ctx.
+// clang-format off
 {"golden/gemma2-small.f32.gguf", 29, 46, 12544, "9a863d55a0bb6ff54722e8437e3419e337c416f1e3401be5aa6f48179e53917b", "output_norm.weight", 0, 1, 32, 251264, 128, 411, "\134", 0, 512},
 {"golden/gemma2.f32.gguf", 29, 508, 40288, "f596e5d7668670aa103e98cc9e2f271d17d89effff997d7c6556e8edbdfab72c", "output_norm.weight", 0, 1, 32, 2337152, 128, 411, "\134", 0, 512},
 {"golden/gemma2.q8_0.gguf", 29, 508, 40288, "b971ef27a1bdf1d8641e9b8018651218f485feafdf31120600f03d592b17f515", "output_norm.weight", 0, 1, 32, 638112, 128, 411, "\134", 0, 512},

@@ -19,6 +19,7 @@ def text(raw):
 
 print("// Made by make_facts.py from the Python package gguf and SHA-256: keys, tensors, where data begins,")
 print("// the header's hash; the last tensor; tokens, the last token, merges; n_ctx.")
+print("// clang-format off")
 for path in sorted(glob.glob(root + "/golden/*.gguf") + glob.glob(root + "/vocab/*.gguf")):
     r = GGUFReader(path)
     field = r.fields
