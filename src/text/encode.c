@@ -148,7 +148,7 @@ static pm_status encode_piece(encoder *e, const char *piece, size_t n)
     // A byte that the vocabulary lacks is left out, as the models' own tokenizers do.
     e->merger.n = 0;
     for (size_t i = 0; i < n; i++) {
-        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript): it loses track of `piece`
+        // NOLINTNEXTLINE(clang-analyzer-core.uninitialized.ArraySubscript): it lost `piece`
         int32_t id = v->byte_token[(unsigned char)piece[i]];
         if (id != TEXT_NO_TOKEN && !merger_add(&e->merger, (uint32_t)i, 1, id)) return no_memory(n);
     }
