@@ -59,6 +59,7 @@ char *os_expand_home(const char *path);
 
 double os_seconds(void);           // monotonic clock
 double os_wall_seconds(void);      // since 1970-01-01 UTC
+double os_local_seconds(void);     // the same of what clocks on the wall show here
 uint64_t os_random_seed(void);     // from the system's entropy
 uint64_t os_peak_rss(void);        // bytes; 0 where unknown
 uint64_t os_physical_memory(void); // bytes; 0 where unknown

@@ -334,6 +334,15 @@ double os_wall_seconds(void)
     return clock_seconds(CLOCK_REALTIME);
 }
 
+double os_local_seconds(void)
+{
+    struct timespec now;
+    struct tm local;
+    clock_gettime(CLOCK_REALTIME, &now);
+    double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+    return localtime_r(&now.tv_sec, &local) ? seconds + (double)local.tm_gmtoff : seconds;
+}
+
 uint64_t os_random_seed(void)
 {
     uint64_t seed;
