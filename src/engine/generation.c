@@ -1,0 +1,238 @@
+#include "engine/generation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "engine/stream.h"
+
+struct generation {
+    session *s;
+    const text_vocab *vocab;
+    sampler *sampler;
+    stream text;
+    generation_end end;
+    int64_t max_tokens;
+    int32_t n_vocab;
+
+    int32_t *prompt;
+    size_t n_prompt, n_cached;
+    text_ids tokens;
+
+    size_t n_top;            // beside the chosen token
+    token_logprob *logprobs; // [tokens][1 + n_top]; NULL: none are wanted
+    int32_t *top_ids;        // [n_top]
+    size_t cap_logprobs;
+    bool want_logprobs;
+
+    double started, first_token;
+    generation_times times;
+};
+
+static pm_status check_prompt(const session *s, size_t n_prompt)
+{
+    if (n_prompt == 0) return error_set(PM_ERROR_USAGE, "the prompt is empty");
+    if (n_prompt > session_n_ctx(s)) {
+        return error_set(PM_ERROR_USAGE,
+                         "the prompt has %zu tokens, the context holds %" PRIu32
+                         " (a larger one: option 'ctx')",
+                         n_prompt, session_n_ctx(s));
+    }
+    return PM_OK;
+}
+
+pm_status generation_open(session *s, const text_vocab *vocab, const generation_params *params,
+                          const int32_t *prompt, size_t n_prompt, generation **out)
+{
+    pm_status status = check_prompt(s, n_prompt);
+    if (status != PM_OK) return status;
+    generation *g = calloc(1, sizeof *g);
+    if (!g) return error_memory("a generation", sizeof *g);
+    g->started = os_seconds();
+    g->s = s;
+    g->vocab = vocab;
+    g->n_vocab = (int32_t)session_plan(s)->n_vocab;
+    g->max_tokens = params->max_tokens;
+    g->n_prompt = n_prompt;
+    g->want_logprobs = params->n_logprobs >= 0;
+    g->n_top = params->n_logprobs > 0 ? (size_t)params->n_logprobs : 0;
+    if (g->n_top > (size_t)g->n_vocab) g->n_top = (size_t)g->n_vocab;
+    g->prompt = malloc(n_prompt * sizeof *prompt);
+    g->top_ids = malloc((g->n_top + 1) * sizeof *g->top_ids);
+    if (!g->prompt || !g->top_ids) {
+        status = error_memory("a generation", n_prompt * sizeof *prompt);
+    }
+    if (status == PM_OK) status = sampler_open(&params->sampler, &g->sampler);
+    if (status == PM_OK) status = stream_open(&g->text, params->stops, params->n_stops);
+    if (status != PM_OK) {
+        generation_close(g);
+        return status;
+    }
+    memcpy(g->prompt, prompt, n_prompt * sizeof *prompt);
+    for (size_t i = 0; i < n_prompt; i++) sampler_accept(g->sampler, prompt[i]);
+    g->n_cached = session_reuse(s, prompt, n_prompt);
+    *out = g;
+    return PM_OK;
+}
+
+void generation_close(generation *g)
+{
+    if (!g) return;
+    sampler_close(g->sampler);
+    stream_close(&g->text);
+    text_ids_free(&g->tokens);
+    free(g->prompt);
+    free(g->logprobs);
+    free(g->top_ids);
+    free(g);
+}
+
+// ---- one token --------------------------------------------------------------------------------
+
+static pm_status keep_logprobs(generation *g, const float *logits, int32_t id)
+{
+    size_t width = 1 + g->n_top, at = g->tokens.n - 1;
+    if (at == g->cap_logprobs) {
+        size_t cap = at ? 2 * at : 64;
+        token_logprob *more = realloc(g->logprobs, cap * width * sizeof *more);
+        if (!more) return error_memory("log-probabilities", cap * width * sizeof *more);
+        g->logprobs = more;
+        g->cap_logprobs = cap;
+    }
+    token_logprob *row = g->logprobs + at * width;
+    double log_sum = logits_log_sum(logits, g->n_vocab);
+    row[0] = (token_logprob){id, (double)logits[id] - log_sum};
+    logits_top(logits, g->n_vocab, g->n_top, g->top_ids);
+    for (size_t i = 0; i < g->n_top; i++) {
+        int32_t other = g->top_ids[i];
+        row[1 + i] = (token_logprob){other, (double)logits[other] - log_sum};
+    }
+    return PM_OK;
+}
+
+// Brings the session to where the next token can be drawn: the prompt's rest, or the last token.
+static pm_status advance(generation *g)
+{
+    if (g->tokens.n > 0) {
+        return session_eval(g->s, &g->tokens.ids[g->tokens.n - 1], 1, false);
+    }
+    double before = os_seconds();
+    pm_status status =
+        session_eval(g->s, g->prompt + g->n_cached, g->n_prompt - g->n_cached, false);
+    g->times.prompt_s = os_seconds() - before;
+    return status;
+}
+
+static pm_status finish(generation *g, generation_end end)
+{
+    g->end = end;
+    if (g->first_token > 0) g->times.generate_s = os_seconds() - g->first_token;
+    return stream_end(&g->text);
+}
+
+// Draws a token and adds its text; sets g->end where it ends the answer.
+static pm_status draw(generation *g)
+{
+    const float *logits = session_logits(g->s, 0);
+    int32_t id;
+    pm_status status = sampler_sample(g->sampler, logits, g->n_vocab, &id);
+    if (status != PM_OK) return error_in(status, "position %" PRIu32, session_n_past(g->s));
+    if (g->first_token == 0) {
+        g->first_token = os_seconds();
+        g->times.first_token_s = g->first_token - g->started;
+    }
+    if (text_is_end(g->vocab, id)) return finish(g, GENERATION_STOP);
+    sampler_accept(g->sampler, id);
+    status = text_ids_add(&g->tokens, id);
+    if (status == PM_OK && g->want_logprobs) status = keep_logprobs(g, logits, id);
+    if (status != PM_OK) return status;
+    // A vocabulary smaller than the model's output has no text for the ids behind it.
+    gguf_string piece = {NULL, 0};
+    if (id < text_n_vocab(g->vocab)) piece = text_piece(g->vocab, id, false);
+    status = stream_add(&g->text, piece.data, piece.len);
+    if (status != PM_OK) return status;
+    if (g->text.stopped) return finish(g, GENERATION_STOP);
+    bool most = g->max_tokens >= 0 && (int64_t)g->tokens.n >= g->max_tokens;
+    if (most || session_n_past(g->s) == session_n_ctx(g->s)) return finish(g, GENERATION_LENGTH);
+    return PM_OK;
+}
+
+pm_status generation_next(generation *g, const char **text, size_t *n, bool *done)
+{
+    pm_status status = PM_OK;
+    if (g->end == GENERATION_RUNS) {
+        status = advance(g);
+        if (status != PM_OK && session_was_interrupted(g->s)) {
+            status = finish(g, GENERATION_INTERRUPTED);
+        } else if (status == PM_OK) {
+            status = g->max_tokens == 0 ? finish(g, GENERATION_LENGTH) : draw(g);
+        }
+    }
+    if (status != PM_OK) {
+        g->end = GENERATION_FAILED;
+        return status;
+    }
+    size_t ready = stream_ready(&g->text);
+    *text = g->text.text.data ? g->text.text.data + g->text.shown : "";
+    *n = ready - g->text.shown;
+    *done = g->end != GENERATION_RUNS;
+    g->text.shown = ready;
+    return PM_OK;
+}
+
+void generation_stop(generation *g)
+{
+    if (g->end != GENERATION_RUNS) return;
+    if (finish(g, GENERATION_INTERRUPTED) != PM_OK) g->end = GENERATION_FAILED;
+}
+
+// ---- what became of it ------------------------------------------------------------------------
+
+generation_end generation_ended(const generation *g)
+{
+    return g->end;
+}
+
+const char *generation_text(const generation *g, size_t *n)
+{
+    *n = g->text.shown;
+    return g->text.text.data ? g->text.text.data : "";
+}
+
+const int32_t *generation_tokens(const generation *g, size_t *n)
+{
+    *n = g->tokens.n;
+    return g->tokens.ids;
+}
+
+size_t generation_n_prompt(const generation *g)
+{
+    return g->n_prompt;
+}
+
+size_t generation_n_cached(const generation *g)
+{
+    return g->n_cached;
+}
+
+const sampler *generation_sampler(const generation *g)
+{
+    return g->sampler;
+}
+
+generation_times generation_timings(const generation *g)
+{
+    generation_times t = g->times;
+    if (g->end == GENERATION_RUNS && g->first_token > 0) {
+        t.generate_s = os_seconds() - g->first_token;
+    }
+    return t;
+}
+
+const token_logprob *generation_logprobs(const generation *g, size_t index, size_t *n_top)
+{
+    *n_top = g->n_top;
+    if (!g->logprobs || index >= g->tokens.n) return NULL;
+    return g->logprobs + index * (1 + g->n_top);
+}

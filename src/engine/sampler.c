@@ -1,0 +1,322 @@
+#include "engine/sampler.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/rng.h"
+#include "engine/candidates.h"
+
+// How often a token is in the window.
+typedef struct count {
+    int32_t id;
+    uint32_t n; // 0: a free place
+} count;
+
+struct sampler {
+    sampler_params p;
+    sampler_bias *biases;
+    int32_t *window; // the tokens that count for penalties; a ring when repeat_last > 0
+    size_t n_window, cap_window, next;
+    count *counts; // open addressing, a power of two with at most half of it in use
+    size_t n_counts;
+    bool out_of_memory;
+    uint64_t n_draws;
+    float *adjusted; // [cap] logits with bias and penalties
+    sampler_candidate *candidates;
+    size_t cap;
+};
+
+pm_status sampler_open(const sampler_params *params, sampler **out)
+{
+    sampler *s = calloc(1, sizeof *s);
+    if (!s) return error_memory("a sampler", sizeof *s);
+    s->p = *params;
+    s->p.biases = NULL;
+    if (params->n_biases) {
+        size_t bytes = params->n_biases * sizeof *s->biases;
+        s->biases = malloc(bytes);
+        if (!s->biases) {
+            free(s);
+            return error_memory("a sampler", bytes);
+        }
+        memcpy(s->biases, params->biases, bytes);
+    }
+    *out = s;
+    return PM_OK;
+}
+
+void sampler_close(sampler *s)
+{
+    if (!s) return;
+    free(s->biases);
+    free(s->window);
+    free(s->counts);
+    free(s->adjusted);
+    free(s->candidates);
+    free(s);
+}
+
+uint64_t sampler_seed(const sampler *s)
+{
+    return s->p.seed;
+}
+
+static bool penalties_on(const sampler *s)
+{
+    const sampler_params *p = &s->p;
+    return p->repeat_last != 0 &&
+           (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0);
+}
+
+void sampler_describe(const sampler *s, buf *out)
+{
+    const sampler_params *p = &s->p;
+    if (p->n_biases) buf_printf(out, "logit-bias (%zu tokens) -> ", p->n_biases);
+    buf_printf(out,
+               "repeat-penalty %g, presence-penalty %g, frequency-penalty %g (repeat-last %lld%s)",
+               p->repeat_penalty, p->presence_penalty, p->frequency_penalty,
+               (long long)p->repeat_last, penalties_on(s) ? "" : ", off");
+    if (p->temp == 0) {
+        buf_str(out, " -> temp 0: the most likely token");
+    } else {
+        if (!p->temp_last) buf_printf(out, " -> temp %g", p->temp);
+        buf_printf(out, " -> top-k %lld -> top-p %g -> min-p %g", (long long)p->top_k, p->top_p,
+                   p->min_p);
+        if (p->temp_last) buf_printf(out, " -> temp %g", p->temp);
+        buf_str(out, " -> draw");
+    }
+    buf_printf(out, "; seed %llu", (unsigned long long)p->seed);
+}
+
+// ---- the window of the penalties --------------------------------------------------------------
+
+static count *count_place(count *counts, size_t n, int32_t id)
+{
+    size_t at = (size_t)rng_mix((uint64_t)(uint32_t)id) & (n - 1);
+    while (counts[at].n && counts[at].id != id) at = (at + 1) & (n - 1);
+    return &counts[at];
+}
+
+// The counts of all tokens in the window, made anew: windows are short, and a draw costs more.
+static bool count_window(sampler *s)
+{
+    size_t n = 64;
+    while (n < 2 * s->n_window) n *= 2;
+    if (n > s->n_counts) {
+        count *counts = realloc(s->counts, n * sizeof *counts);
+        if (!counts) return false;
+        s->counts = counts;
+        s->n_counts = n;
+    }
+    memset(s->counts, 0, s->n_counts * sizeof *s->counts);
+    for (size_t i = 0; i < s->n_window; i++) {
+        count *c = count_place(s->counts, s->n_counts, s->window[i]);
+        c->id = s->window[i];
+        c->n++;
+    }
+    return true;
+}
+
+void sampler_accept(sampler *s, int32_t id)
+{
+    if (!penalties_on(s)) return;
+    size_t most = s->p.repeat_last < 0 ? SIZE_MAX : (size_t)s->p.repeat_last;
+    if (s->n_window < most) {
+        if (s->n_window == s->cap_window) {
+            size_t cap = s->cap_window ? 2 * s->cap_window : 64;
+            int32_t *window = realloc(s->window, cap * sizeof *window);
+            if (!window) {
+                s->out_of_memory = true;
+                return;
+            }
+            s->window = window;
+            s->cap_window = cap;
+        }
+        s->window[s->n_window++] = id;
+    } else {
+        s->window[s->next] = id;
+        s->next = (s->next + 1) % most;
+    }
+}
+
+void sampler_reset(sampler *s)
+{
+    s->n_window = s->next = 0;
+    s->n_draws = 0;
+    s->out_of_memory = false;
+}
+
+// ---- one draw ---------------------------------------------------------------------------------
+
+static pm_status reserve(sampler *s, size_t n)
+{
+    if (s->cap >= n) return PM_OK;
+    free(s->adjusted);
+    free(s->candidates);
+    s->cap = 0;
+    s->adjusted = malloc(n * sizeof *s->adjusted);
+    s->candidates = malloc(n * sizeof *s->candidates);
+    if (!s->adjusted || !s->candidates) {
+        free(s->adjusted);
+        free(s->candidates);
+        s->adjusted = NULL;
+        s->candidates = NULL;
+        return error_memory("the sampler", n * sizeof *s->candidates);
+    }
+    s->cap = n;
+    return PM_OK;
+}
+
+static void penalize(const sampler *s, float *logits, int32_t n_vocab)
+{
+    for (size_t i = 0; i < s->n_counts; i++) {
+        count c = s->counts[i];
+        if (c.n == 0 || c.id < 0 || c.id >= n_vocab) continue;
+        double x = (double)logits[c.id];
+        x = x > 0 ? x / s->p.repeat_penalty : x * s->p.repeat_penalty;
+        x -= s->p.presence_penalty + c.n * s->p.frequency_penalty;
+        logits[c.id] = (float)x;
+    }
+}
+
+// *logits becomes the adjusted ones where something adjusts them.
+static pm_status adjust(sampler *s, const float **logits, int32_t n_vocab)
+{
+    bool penalties = penalties_on(s) && s->n_window > 0;
+    if (s->out_of_memory || (penalties && !count_window(s))) {
+        return error_memory("the window of the penalties", s->n_window * sizeof *s->window);
+    }
+    if (!penalties && s->p.n_biases == 0) return PM_OK;
+    memcpy(s->adjusted, *logits, (size_t)n_vocab * sizeof **logits);
+    for (size_t i = 0; i < s->p.n_biases; i++) {
+        int32_t id = s->biases[i].id;
+        if (id < 0 || id >= n_vocab) {
+            return error_set(PM_ERROR_USAGE, "option 'logit-bias': no token %d (0 to %d)", id,
+                             n_vocab - 1);
+        }
+        s->adjusted[id] += s->biases[i].bias;
+    }
+    if (penalties) penalize(s, s->adjusted, n_vocab);
+    *logits = s->adjusted;
+    return PM_OK;
+}
+
+// weight = exp((logit - max) / temp): the most likely token has 1.
+static void set_weights(sampler_candidate *c, size_t n, double max, double temp)
+{
+    for (size_t i = 0; i < n; i++) c[i].weight = exp(((double)c[i].logit - max) / temp);
+}
+
+static double total_weight(const sampler_candidate *c, size_t n)
+{
+    double sum = 0;
+    for (size_t i = 0; i < n; i++) sum += c[i].weight;
+    return sum;
+}
+
+// Moves what comes before the pivot to the front; returns how many.
+static size_t partition(sampler_candidate *c, size_t n, sampler_candidate pivot)
+{
+    size_t m = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (!candidate_before(&c[i], &pivot)) continue;
+        sampler_candidate t = c[i];
+        c[i] = c[m];
+        c[m++] = t;
+    }
+    return m;
+}
+
+// The shortest prefix, in order, whose weights reach `target` goes to the front; returns its
+// length. Of a long list only the part around the border is sorted.
+static size_t nucleus(sampler_candidate *c, size_t n, double target)
+{
+    size_t first = 0;
+    while (n - first > 64) {
+        // median of three as pivot; they differ, because ids do
+        sampler_candidate a = c[first], b = c[first + (n - first) / 2], d = c[n - 1];
+        sampler_candidate pivot = candidate_before(&a, &b) ? (candidate_before(&b, &d)   ? b
+                                                              : candidate_before(&a, &d) ? d
+                                                                                         : a)
+                                                           : (candidate_before(&a, &d)   ? a
+                                                              : candidate_before(&b, &d) ? d
+                                                                                         : b);
+        size_t m = partition(c + first, n - first, pivot);
+        double mass = total_weight(c + first, m);
+        if (mass >= target) {
+            n = first + m;
+        } else {
+            target -= mass;
+            first += m;
+        }
+    }
+    candidates_sort(c + first, n - first);
+    double sum = 0;
+    for (size_t i = first; i < n; i++) {
+        sum += c[i].weight;
+        if (sum >= target) return i + 1;
+    }
+    return n;
+}
+
+// What stays after top-k, top-p and min-p, in s->candidates.
+static size_t filter(sampler *s, const float *logits, size_t n_vocab, double max)
+{
+    const sampler_params *p = &s->p;
+    sampler_candidate *c = s->candidates;
+    size_t n = 0;
+    if (p->top_k > 0 && (uint64_t)p->top_k < n_vocab) {
+        n = (size_t)p->top_k;
+        candidates_top(logits, n_vocab, n, c);
+    } else {
+        for (size_t i = 0; i < n_vocab; i++) {
+            if (logits[i] > -INFINITY) c[n++] = (sampler_candidate){(int32_t)i, logits[i], 0};
+        }
+    }
+    set_weights(c, n, max, p->temp_last ? 1 : p->temp);
+    if (p->top_p < 1) n = nucleus(c, n, p->top_p * total_weight(c, n));
+    if (p->min_p > 0) {
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++) {
+            if (c[i].weight >= p->min_p) c[kept++] = c[i];
+        }
+        n = kept;
+    }
+    if (p->temp_last) set_weights(c, n, max, p->temp);
+    return n;
+}
+
+pm_status sampler_candidates(sampler *s, const float *logits, int32_t n_vocab,
+                             const sampler_candidate **candidates, size_t *n)
+{
+    pm_status status = reserve(s, (size_t)n_vocab);
+    if (status == PM_OK) status = adjust(s, &logits, n_vocab);
+    float max = 0;
+    if (status == PM_OK) status = candidates_scan(logits, (size_t)n_vocab, &max);
+    if (status != PM_OK) return status;
+    if (s->p.temp == 0) {
+        int32_t id = 0;
+        while (logits[id] != max) id++;
+        s->candidates[0] = (sampler_candidate){id, max, 1};
+        *n = 1;
+    } else {
+        *n = filter(s, logits, (size_t)n_vocab, (double)max);
+    }
+    *candidates = s->candidates;
+    return PM_OK;
+}
+
+pm_status sampler_sample(sampler *s, const float *logits, int32_t n_vocab, int32_t *id)
+{
+    const sampler_candidate *c;
+    size_t n;
+    pm_status status = sampler_candidates(s, logits, n_vocab, &c, &n);
+    if (status != PM_OK) return status;
+    double rest = rng_double(s->p.seed, s->n_draws) * total_weight(c, n);
+    s->n_draws++;
+    size_t i = 0;
+    while (i + 1 < n && rest >= c[i].weight) rest -= c[i++].weight;
+    *id = c[i].id;
+    return PM_OK;
+}

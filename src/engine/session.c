@@ -1,0 +1,385 @@
+#include "engine/session.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/os.h"
+#include "base/size.h"
+#include "engine/sampler.h"
+
+// A part of the weights with this session's state for its layers.
+typedef struct segment {
+    const exec_kind *kind;
+    exec *state;
+    uint32_t first_layer;
+} segment;
+
+struct session {
+    const weights *w;
+    plan_set *plan;
+    segment segments[WEIGHTS_MAX_PARTS];
+    uint32_t n_segments;
+    uint64_t kv_bytes;
+
+    int32_t *tokens; // [n_ctx]
+    uint32_t n_past;
+
+    plan_step step;
+    float *logits; // [cap_logits][n_vocab], the first n_logits valid
+    size_t n_logits, cap_logits;
+    float *residual; // [n_batch][n_embd]: rows that cross from one segment to the next
+    float *hidden;   // [n_layer + 1][n_embd], NULL: not kept
+    bool hidden_valid;
+
+    atomic_bool interrupt;
+    bool interrupted;
+};
+
+static pm_status open_segments(session *s)
+{
+    const weights *w = s->w;
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        const weights_part *part = &w->parts[i];
+        segment *seg = &s->segments[i];
+        bool outer = i == 0 || i + 1 == w->n_parts;
+        pm_status status = part->kind->open(part->loaded, s->plan, part->first_layer,
+                                            part->end_layer, outer, &seg->state);
+        if (status != PM_OK) return status;
+        seg->kind = part->kind;
+        seg->first_layer = part->first_layer;
+        s->n_segments = i + 1;
+    }
+    return PM_OK;
+}
+
+pm_status session_open(const weights *w, const plan_options *options, session **out)
+{
+    assert(options->n_slots == 1);
+    session *s = calloc(1, sizeof *s);
+    if (!s) return error_memory("a session", sizeof *s);
+    s->w = w;
+    atomic_init(&s->interrupt, false);
+    pm_status status = PM_OK;
+    if (!plan_kv_bytes(w->m, options->n_ctx, 1, options->kv_type, &s->kv_bytes)) {
+        status = error_set(PM_ERROR_USAGE, "a context of %" PRIu32 " tokens is too large",
+                           options->n_ctx);
+    }
+    if (status == PM_OK) status = plan_build(w->m, options, &s->plan);
+    if (status == PM_OK) {
+        uint64_t rows = (uint64_t)s->plan->n_batch * s->plan->n_embd;
+        s->tokens = malloc((size_t)options->n_ctx * sizeof *s->tokens);
+        if (w->n_parts > 1) s->residual = malloc((size_t)rows * sizeof *s->residual);
+        if (!s->tokens || (w->n_parts > 1 && !s->residual)) {
+            status = error_memory("a session", rows * sizeof *s->residual);
+        }
+    }
+    if (status == PM_OK) {
+        status = open_segments(s);
+        if (status != PM_OK) {
+            status = error_in(status,
+                              "a context of %" PRIu32 " tokens, %" PRIu64 " bytes of keys "
+                              "and values",
+                              options->n_ctx, s->kv_bytes);
+        }
+    }
+    if (status == PM_OK) {
+        *out = s;
+    } else {
+        session_close(s);
+    }
+    return status;
+}
+
+void session_close(session *s)
+{
+    if (!s) return;
+    for (uint32_t i = 0; i < s->n_segments; i++) s->segments[i].kind->close(s->segments[i].state);
+    plan_set_free(s->plan);
+    free(s->tokens);
+    free(s->logits);
+    free(s->residual);
+    free(s->hidden);
+    free(s);
+}
+
+const plan_set *session_plan(const session *s)
+{
+    return s->plan;
+}
+
+uint64_t session_kv_bytes(const session *s)
+{
+    return s->kv_bytes;
+}
+
+uint32_t session_n_ctx(const session *s)
+{
+    return s->plan->n_ctx;
+}
+
+uint32_t session_n_past(const session *s)
+{
+    return s->n_past;
+}
+
+const int32_t *session_tokens(const session *s)
+{
+    return s->tokens;
+}
+
+// ---- one step ---------------------------------------------------------------------------------
+
+typedef struct run_call {
+    const segment *seg;
+    const plan *p;
+    uint32_t first, count;
+    const plan_step *step;
+    pm_status status;
+} run_call;
+
+static void run_guarded(void *arg)
+{
+    run_call *c = arg;
+    c->status = c->seg->kind->run(c->seg->state, c->p, c->first, c->count, c->step);
+}
+
+static pm_status run_ops(session *s, const segment *seg, const plan *p, uint32_t first,
+                         uint32_t end)
+{
+    if (first >= end) return PM_OK;
+    run_call call = {seg, p, first, end - first, &s->step, PM_OK};
+    if (os_guard_mapped(run_guarded, &call)) return call.status;
+    return error_set(PM_ERROR_FILE, "%s: became shorter while it was in use",
+                     gguf_path(s->w->m->file));
+}
+
+static uint32_t layer_start(const plan *p, uint32_t layer)
+{
+    uint32_t first, count;
+    plan_layer_ops(p, (int)layer, &first, &count);
+    return first;
+}
+
+// The op behind the last layer.
+static uint32_t layers_end(const session *s, const plan *p)
+{
+    uint32_t first, count;
+    plan_layer_ops(p, (int)s->plan->n_layer - 1, &first, &count);
+    return first + count;
+}
+
+// Residual rows of the step from one segment to the next.
+static pm_status hand_over(session *s, const segment *from, const segment *to)
+{
+    uint64_t bytes = s->step.n_rows * s->plan->bufs[PLAN_X].row_bytes;
+    pm_status status = from->kind->read(from->state, PLAN_X, 0, s->residual, bytes);
+    if (status != PM_OK) return status;
+    return to->kind->write(to->state, PLAN_X, 0, s->residual, bytes);
+}
+
+static pm_status keep_residual(session *s, const segment *seg, int layer)
+{
+    uint64_t row_bytes = s->plan->bufs[PLAN_X].row_bytes;
+    float *to = s->hidden + (size_t)(layer + 1) * s->plan->n_embd;
+    return seg->kind->read(seg->state, PLAN_X, (s->step.n_rows - 1) * row_bytes, to,
+                           s->plan->n_embd * sizeof *to);
+}
+
+// Ops [first, end) of a segment, stopping at each layer's border to keep the residual stream.
+static pm_status run_watched(session *s, const segment *seg, const plan *p, uint32_t first,
+                             uint32_t end)
+{
+    pm_status status = PM_OK;
+    for (uint32_t layer = seg->first_layer; status == PM_OK && layer < s->plan->n_layer; layer++) {
+        uint32_t from, count;
+        plan_layer_ops(p, (int)layer, &from, &count);
+        if (from >= end) break;
+        if (layer == 0) {
+            status = run_ops(s, seg, p, first, from);
+            if (status == PM_OK) status = keep_residual(s, seg, -1);
+        }
+        if (status == PM_OK) status = run_ops(s, seg, p, from, from + count);
+        if (status == PM_OK) status = keep_residual(s, seg, (int)layer);
+        first = from + count;
+    }
+    return status == PM_OK ? run_ops(s, seg, p, first, end) : status;
+}
+
+// Runs the step block through all segments. Without rows that want logits it ends with the layers;
+// else with the logits: the host draws from full logits, PICK is for executors far from it.
+static pm_status run_step(session *s, bool watch)
+{
+    const plan *p = plan_for_rows(s->plan, s->step.n_rows);
+    uint32_t end = layers_end(s, p);
+    if (s->step.n_logits > 0) {
+        end = p->n_ops;
+        while (end > 0 && p->ops[end - 1].kind == PLAN_PICK_OP) end--;
+    }
+    for (uint32_t i = 0; i < s->n_segments; i++) {
+        const segment *seg = &s->segments[i];
+        uint32_t first = i == 0 ? 0 : layer_start(p, seg->first_layer);
+        uint32_t stop = i + 1 == s->n_segments ? end : layer_start(p, seg[1].first_layer);
+        pm_status status = i > 0 ? hand_over(s, &seg[-1], seg) : PM_OK;
+        if (status == PM_OK) {
+            status = watch ? run_watched(s, seg, p, first, stop) : run_ops(s, seg, p, first, stop);
+        }
+        if (status != PM_OK) return status;
+    }
+    return PM_OK;
+}
+
+static pm_status read_logits(session *s, uint32_t first_pos)
+{
+    const segment *last = &s->segments[s->n_segments - 1];
+    uint64_t row_bytes = s->plan->bufs[PLAN_LOGITS].row_bytes;
+    size_t n_vocab = s->plan->n_vocab;
+    for (uint32_t i = 0; i < s->step.n_logits; i++) {
+        float *to = s->logits + s->n_logits * n_vocab;
+        pm_status status =
+            last->kind->read(last->state, PLAN_LOGITS, i * row_bytes, to, n_vocab * sizeof *to);
+        if (status == PM_OK) status = logits_check(to, (int32_t)n_vocab);
+        if (status != PM_OK) {
+            return error_in(status, "position %" PRIu32, first_pos + s->step.logit_rows[i]);
+        }
+        s->n_logits++;
+    }
+    return PM_OK;
+}
+
+// Tokens ids[0..n) at positions from n_past on; marks the rows that want logits.
+static void fill_step(session *s, const int32_t *ids, uint32_t n, bool last, bool all)
+{
+    s->step.n_rows = n;
+    s->step.n_logits = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pos = s->n_past + i;
+        s->step.rows[i] = (plan_row){.token = ids[i], .pos = pos, .slot = 0, .n_kv = pos + 1};
+        if (all || (last && i + 1 == n)) s->step.logit_rows[s->step.n_logits++] = (uint16_t)i;
+    }
+}
+
+// ---- eval -------------------------------------------------------------------------------------
+
+static pm_status check_tokens(const session *s, const int32_t *ids, size_t n)
+{
+    if (n > s->plan->n_ctx - s->n_past) {
+        return error_set(PM_ERROR_USAGE,
+                         "%zu tokens do not fit: the context holds %" PRIu32 ", %" PRIu32
+                         " are in use",
+                         n, s->plan->n_ctx, s->n_past);
+    }
+    for (size_t i = 0; i < n; i++) {
+        if (ids[i] < 0 || (uint32_t)ids[i] >= s->plan->n_vocab) {
+            return error_set(PM_ERROR_USAGE, "no token %d (0 to %" PRIu32 ")", ids[i],
+                             s->plan->n_vocab - 1);
+        }
+    }
+    return PM_OK;
+}
+
+static pm_status reserve_logits(session *s, size_t rows)
+{
+    if (rows <= s->cap_logits) return PM_OK;
+    uint64_t bytes = 0;
+    if (!size_mul(rows, (uint64_t)s->plan->n_vocab * sizeof *s->logits, &bytes) ||
+        bytes > SIZE_MAX / 2) {
+        return error_memory("logits", UINT64_MAX);
+    }
+    free(s->logits);
+    s->cap_logits = 0;
+    s->logits = malloc((size_t)bytes);
+    if (!s->logits) return error_memory("logits", bytes);
+    s->cap_logits = rows;
+    return PM_OK;
+}
+
+static pm_status eval_chunks(session *s, const int32_t *ids, size_t n, bool all)
+{
+    // Logits of all rows: no more rows at once than the plan has room for.
+    uint32_t most = s->plan->n_batch;
+    if (all && s->plan->n_logits < most) most = s->plan->n_logits;
+    for (size_t done = 0; done < n;) {
+        if (atomic_exchange(&s->interrupt, false)) {
+            s->interrupted = true;
+            return error_set(PM_ERROR_RUN, "interrupted at position %" PRIu32, s->n_past);
+        }
+        uint32_t rows = n - done < most ? (uint32_t)(n - done) : most;
+        bool last = done + rows == n;
+        fill_step(s, ids + done, rows, last, all);
+        pm_status status = run_step(s, last && s->hidden);
+        if (status == PM_OK) status = read_logits(s, s->n_past);
+        if (status != PM_OK) return status;
+        memcpy(s->tokens + s->n_past, ids + done, rows * sizeof *ids);
+        s->n_past += rows;
+        done += rows;
+    }
+    return PM_OK;
+}
+
+pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
+{
+    s->interrupted = false;
+    pm_status status = check_tokens(s, ids, n);
+    if (status != PM_OK || n == 0) return status;
+    s->n_logits = 0;
+    s->hidden_valid = false;
+    status = reserve_logits(s, all ? n : 1);
+    uint32_t before = s->n_past;
+    if (status == PM_OK) status = eval_chunks(s, ids, n, all);
+    if (status != PM_OK) {
+        // Rows behind n_past are never read, and are written again before they count.
+        s->n_past = before;
+        s->n_logits = 0;
+        return status;
+    }
+    s->hidden_valid = s->hidden != NULL;
+    return PM_OK;
+}
+
+const float *session_logits(const session *s, size_t index)
+{
+    return index < s->n_logits ? s->logits + index * s->plan->n_vocab : NULL;
+}
+
+void session_rewind(session *s, uint32_t n_past)
+{
+    assert(n_past <= s->n_past);
+    s->n_past = n_past;
+    s->n_logits = 0;
+    s->hidden_valid = false;
+}
+
+uint32_t session_reuse(session *s, const int32_t *prompt, size_t n)
+{
+    uint32_t kept = 0;
+    while (kept < s->n_past && kept + 1 < n && s->tokens[kept] == prompt[kept]) kept++;
+    session_rewind(s, kept);
+    return kept;
+}
+
+void session_keep_hidden(session *s, bool keep)
+{
+    free(s->hidden);
+    s->hidden = NULL;
+    s->hidden_valid = false;
+    if (keep) s->hidden = calloc((size_t)s->plan->n_layer + 1, s->plan->n_embd * sizeof(float));
+}
+
+const float *session_hidden(const session *s, int layer)
+{
+    if (!s->hidden_valid || layer < -1 || layer >= (int)s->plan->n_layer) return NULL;
+    return s->hidden + (size_t)(layer + 1) * s->plan->n_embd;
+}
+
+void session_interrupt(session *s)
+{
+    atomic_store(&s->interrupt, true);
+}
+
+bool session_was_interrupted(const session *s)
+{
+    return s->interrupted;
+}

@@ -1,0 +1,48 @@
+// One sequence of tokens with its KV cache: plans, executors' states, step blocks, prefill in
+// chunks, decode, rewind. One thread at a time, session_interrupt aside.
+#ifndef PUMICE_ENGINE_SESSION_H
+#define PUMICE_ENGINE_SESSION_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "engine/weights.h"
+#include "plan/build.h"
+
+typedef struct session session;
+
+// The plan's options; n_slots is 1. The weights outlive the session.
+pm_status session_open(const weights *w, const plan_options *options, session **out);
+void session_close(session *s); // accepts NULL
+
+const plan_set *session_plan(const session *s);
+uint64_t session_kv_bytes(const session *s);
+uint32_t session_n_ctx(const session *s);
+uint32_t session_n_past(const session *s);
+const int32_t *session_tokens(const session *s); // [n_past]
+
+// Appends n tokens in chunks of at most n_batch rows. Logits: of the last token, or with `all` of
+// each. PM_ERROR_USAGE: an id outside the vocabulary, or more tokens than the context holds.
+// PM_ERROR_RUN: interrupted, or logits that are no numbers (the message names the position). After
+// a failure the session holds what it held before, without logits.
+pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all);
+// Logits [n_vocab] of row `index` of the last eval; NULL: there are none.
+const float *session_logits(const session *s, size_t index);
+// Forgets the tokens from n_past on (at most session_n_past), and all logits.
+void session_rewind(session *s, uint32_t n_past);
+// Keeps of a prompt what the cache holds already and rewinds to it; at least the last token is left
+// to evaluate. Returns how many tokens are kept.
+uint32_t session_reuse(session *s, const int32_t *prompt, size_t n);
+
+void session_keep_hidden(session *s, bool keep);
+// [n_embd] of the last eval's last token: -1 the input of layer 0, else the output of a layer. NULL
+// when nothing was kept.
+const float *session_hidden(const session *s, int layer);
+
+// Any thread, signal handlers too: the running (or next) eval ends at its next chunk.
+void session_interrupt(session *s);
+// Did an interrupt end the last eval?
+bool session_was_interrupted(const session *s);
+
+#endif
