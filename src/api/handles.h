@@ -1,0 +1,68 @@
+// Inside src/api: what the opaque handles of pumice.h hold, and how options become parameters.
+#ifndef PUMICE_API_HANDLES_H
+#define PUMICE_API_HANDLES_H
+
+#include <jansson.h>
+
+#include "api/options.h"
+#include "chat/conversation.h"
+#include "engine/generation.h"
+#include "engine/sampler.h"
+#include "engine/session.h"
+#include "engine/weights.h"
+#include "model/model.h"
+
+struct pm_model {
+    model *m;
+    weights *loaded; // NULL with vocab-only
+    char **warnings;
+    size_t n_warnings;
+    char device[32];       // an id that "device" takes
+    char description[128]; // for people
+    int n_threads;
+    double load_seconds;
+    uint64_t weight_bytes;
+};
+
+struct pm_session {
+    pm_model *model;
+    session *s;
+};
+
+struct pm_sampler {
+    sampler *s;
+    buf description;
+};
+
+struct pm_generation {
+    pm_session *session;
+    generation *g;
+};
+
+// ---- options to parameters (params.c) ---------------------------------------------------------
+
+// The context that the options ask for.
+pm_status params_n_ctx(const model *m, const pm_options *o, uint32_t *n_ctx);
+// The plan's options on this executor: "reference" has defaults of its own.
+pm_status params_plan(const model *m, const char *device, const pm_options *o, plan_options *out);
+// Options, else the file's general.sampling.* keys (m may be NULL), else the defaults. *biases is
+// released with free; out->biases points to it.
+pm_status params_sampler(const model *m, const pm_options *o, sampler_params *out,
+                         sampler_bias **biases);
+
+// As pm_generation_start; `seed_step` is added to a given seed (a chat's answers differ).
+pm_status start_generation(pm_session *session, const pm_options *o, const int32_t *prompt,
+                           size_t n_prompt, uint64_t seed_step, pm_generation **out);
+
+// ---- JSON (json.c) ----------------------------------------------------------------------------
+
+json_t *json_finite(double x);                  // a number, or null when it isn't finite
+json_t *json_text(const char *bytes, size_t n); // invalid UTF-8 becomes U+FFFD
+json_t *json_word(const char *text);            // json_text of a C string; null for NULL
+json_t *json_size(uint64_t n);
+// Adds a member; false when memory ran out (value NULL too). Takes the reference.
+bool json_put(json_t *object, const char *key, json_t *value);
+// The document as text, to be released with pm_free; takes the reference. NULL: out of memory.
+pm_status json_take(json_t *document, char **text);
+
+#endif

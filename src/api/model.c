@@ -1,0 +1,223 @@
+// Opening and describing models.
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/os.h"
+
+const char *pm_version(void)
+{
+    return PUMICE_VERSION;
+}
+
+const char *pm_last_error(void)
+{
+    return error_message();
+}
+
+void pm_free(void *text)
+{
+    free(text);
+}
+
+// ---- warnings ---------------------------------------------------------------------------------
+
+static pm_status add_warning(pm_model *pm, const char *text)
+{
+    size_t bytes = strlen(text) + 1;
+    char **more = realloc(pm->warnings, (pm->n_warnings + 1) * sizeof *more);
+    if (!more) return error_memory("a warning", bytes);
+    pm->warnings = more;
+    char *copy = malloc(bytes);
+    if (!copy) return error_memory("a warning", bytes);
+    memcpy(copy, text, bytes);
+    pm->warnings[pm->n_warnings++] = copy;
+    return PM_OK;
+}
+
+static pm_status collect_warnings(pm_model *pm, const pm_options *options)
+{
+    const struct model *m = pm->m;
+    pm_status status = PM_OK;
+    for (size_t i = 0; m->vocab && status == PM_OK && i < text_n_warnings(m->vocab); i++) {
+        status = add_warning(pm, text_warning(m->vocab, i));
+    }
+    int64_t n_ctx = options_int(options, "ctx", 0);
+    if (status == PM_OK && pm->loaded && n_ctx > m->n_ctx_train) {
+        char text[160];
+        snprintf(text, sizeof text,
+                 "a context of %" PRId64 " tokens is longer than the %" PRIu32
+                 " that the model was trained for",
+                 n_ctx, m->n_ctx_train);
+        status = add_warning(pm, text);
+    }
+    return status;
+}
+
+// ---- opening ----------------------------------------------------------------------------------
+
+// The executor for the option "device"; auto is the fastest one that is built in.
+static pm_status choose_device(const pm_options *options, const exec_kind **kind)
+{
+    const char *device = pm_options_get(options, "device");
+    if (!strncmp(device, "vulkan", 6)) {
+        return error_set(PM_ERROR_DEVICE, "device '%s': no Vulkan device support in this build",
+                         device);
+    }
+    int64_t gpu_layers = options_int(options, "gpu-layers", 0);
+    if (gpu_layers > 0 || options_word(options, "gpu-layers", "all")) {
+        return error_set(PM_ERROR_DEVICE,
+                         "option 'gpu-layers': no Vulkan device support in this build (0 or auto)");
+    }
+    *kind = exec_kind_named(!strcmp(device, "auto") ? "cpu" : device);
+    if (!*kind) return error_set(PM_ERROR_DEVICE, "device '%s': not in this build", device);
+    return PM_OK;
+}
+
+static pm_status load(pm_model *pm, const pm_options *options)
+{
+    const exec_kind *kind = NULL;
+    pm_status status = choose_device(options, &kind);
+    if (status != PM_OK) return status;
+    pm->n_threads = (int)options_int(options, "threads", os_default_threads());
+    weights_part all = {
+        .kind = kind,
+        .params = {.n_threads = pm->n_threads, .isa = pm_options_get(options, "isa")},
+        .first_layer = 0,
+        .end_layer = pm->m->n_layer,
+    };
+    status = weights_load(pm->m, &all, 1, &pm->loaded);
+    if (status != PM_OK) return status;
+    snprintf(pm->device, sizeof pm->device, "%s", kind->name);
+    snprintf(pm->description, sizeof pm->description, "%s (%s)", kind->name,
+             kind->describe(pm->loaded->parts[0].loaded));
+    return PM_OK;
+}
+
+pm_status pm_model_open(const char *path, const pm_options *options, pm_model **out)
+{
+    double start = os_seconds();
+    pm_model *pm = calloc(1, sizeof *pm);
+    if (!pm) return error_memory("a model", sizeof *pm);
+    model_options how = {
+        .no_mmap = options_is_on(options, "no-mmap"),
+        .vocab_only = options_is_on(options, "vocab-only"),
+        .assume_pre = pm_options_get(options, "pre"),
+    };
+    pm_status status = model_open(path, &how, &pm->m);
+    if (status == PM_OK && !how.vocab_only) status = load(pm, options);
+    if (status == PM_OK) status = collect_warnings(pm, options);
+    if (status != PM_OK) {
+        pm_model_close(pm);
+        return status;
+    }
+    for (uint32_t i = 0; pm->loaded && i < pm->m->n_tensors; i++) {
+        pm->weight_bytes += pm->m->file_tensors[i]->bytes;
+    }
+    pm->load_seconds = os_seconds() - start;
+    *out = pm;
+    return PM_OK;
+}
+
+void pm_model_close(pm_model *pm)
+{
+    if (!pm) return;
+    weights_unload(pm->loaded);
+    model_close(pm->m);
+    for (size_t i = 0; i < pm->n_warnings; i++) free(pm->warnings[i]);
+    free(pm->warnings);
+    free(pm);
+}
+
+// ---- describing -------------------------------------------------------------------------------
+
+size_t pm_model_n_warnings(const pm_model *pm)
+{
+    return pm->n_warnings;
+}
+
+const char *pm_model_warning(const pm_model *pm, size_t index)
+{
+    return index < pm->n_warnings ? pm->warnings[index] : NULL;
+}
+
+const char *pm_model_architecture(const pm_model *pm)
+{
+    return pm->m->arch ? pm->m->arch->name : "";
+}
+
+const char *pm_model_device(const pm_model *pm)
+{
+    return pm->device;
+}
+
+const char *pm_model_device_description(const pm_model *pm)
+{
+    return pm->description;
+}
+
+int32_t pm_model_n_vocab(const pm_model *pm)
+{
+    if (pm->loaded) return (int32_t)pm->m->n_vocab;
+    return pm->m->vocab ? text_n_vocab(pm->m->vocab) : 0;
+}
+
+int32_t pm_model_n_layer(const pm_model *pm)
+{
+    return (int32_t)pm->m->n_layer;
+}
+
+int32_t pm_model_n_embd(const pm_model *pm)
+{
+    return (int32_t)pm->m->n_embd;
+}
+
+int32_t pm_model_n_ctx_train(const pm_model *pm)
+{
+    return (int32_t)pm->m->n_ctx_train;
+}
+
+double pm_model_load_seconds(const pm_model *pm)
+{
+    return pm->load_seconds;
+}
+
+uint64_t pm_model_weight_bytes(const pm_model *pm)
+{
+    return pm->weight_bytes;
+}
+
+const char *pm_model_template(const pm_model *pm, size_t *n)
+{
+    gguf_string source = {NULL, 0};
+    if (gguf_get_string(pm->m->file, "tokenizer.chat_template", &source) != PM_OK) return NULL;
+    if (n) *n = source.len;
+    return source.data;
+}
+
+// ---- plan -------------------------------------------------------------------------------------
+
+pm_status pm_model_plan(const pm_model *pm, const pm_options *options, int n_rows, char **text)
+{
+    if (!pm->m->arch || pm->m->n_layer == 0) {
+        return error_set(PM_ERROR_FILE, "%s: has no plan: its architecture or tensors are missing",
+                         gguf_path(pm->m->file));
+    }
+    plan_options how;
+    const char *device = pm_options_get(options, "device");
+    pm_status status = params_plan(pm->m, device, options, &how);
+    if (status != PM_OK) return status;
+    if (n_rows < 1 || (uint32_t)n_rows > how.n_batch) {
+        return error_set(PM_ERROR_USAGE, "a step of %d rows is not possible (1 to %" PRIu32 ")",
+                         n_rows, how.n_batch);
+    }
+    plan_set *set = NULL;
+    status = plan_build(pm->m, &how, &set);
+    if (status != PM_OK) return status;
+    buf out = {0};
+    plan_print(set, plan_for_rows(set, (uint32_t)n_rows), &out);
+    plan_set_free(set);
+    return buf_take(&out, text, NULL);
+}
