@@ -17,7 +17,7 @@ static void make_one_line(char *text)
     }
 }
 
-pm_status error_set(pm_status code, const char *format, ...)
+pm_status(error_set)(pm_status code, const char *format, ...)
 {
     char text[ERROR_BYTES];
     va_list args;
@@ -40,7 +40,7 @@ pm_status error_in(pm_status code, const char *format, ...)
     return error_set(code, "%s: %s", context, error_text);
 }
 
-pm_status error_memory(const char *what, uint64_t bytes)
+pm_status(error_memory)(const char *what, uint64_t bytes)
 {
     return error_set(PM_ERROR_RUN, "out of memory for %s (%" PRIu64 " bytes)", what, bytes);
 }

@@ -24,6 +24,12 @@ pm_status error_in(pm_status code, const char *format, ...) PRINTF_LIKE(2, 3);
 // error_set(PM_ERROR_RUN, "out of memory ...").
 pm_status error_memory(const char *what, uint64_t bytes);
 
+#ifdef __clang_analyzer__
+// What the analyzer can't see from here: these return the code they are given, never PM_OK instead.
+#define error_set(code, ...)     (error_set((code), __VA_ARGS__), (code))
+#define error_memory(what, size) (error_memory((what), (size)), PM_ERROR_RUN)
+#endif
+
 // The thread's last recorded message, "" before the first one. Valid until the thread's next
 // failure.
 const char *error_message(void);
