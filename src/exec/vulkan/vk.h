@@ -4,11 +4,11 @@
 //   device.c    instance, device, features, limits, the device-profile table
 //   memory.c    memory types (pure), buffers, upload and download
 //   pipeline.c  shaders that CMake embedded, pipelines, the cache file
-//   record.c    dispatches into command buffers: descriptors, barriers derived from bindings, timestamps
-//   weights.c   the model's tensors, repacked into planes in arenas
-//   linear.c    LINEAR, LOGITS, EMBED, QUANTIZE as dispatches
-//   ops.c       the other operations as dispatches
-//   vulkan.c    the executor: states, recordings by bucket, steps, reads and writes
+//   arena.c     many ranges in few allocations
+//   record.c    dispatches into command buffers: descriptors, barriers derived from bindings,
+//   timestamps weights.c   the model's tensors, repacked into planes in arenas linear.c    LINEAR,
+//   LOGITS, EMBED, QUANTIZE as dispatches ops.c       the other operations as dispatches vulkan.c
+//   the executor: states, recordings by bucket, steps, reads and writes
 #ifndef PUMICE_EXEC_VULKAN_VK_H
 #define PUMICE_EXEC_VULKAN_VK_H
 
@@ -23,21 +23,21 @@
 // Everything that decides a grid, a binding or an allocation. With `minimum_limits` the
 // specification's required minimum.
 typedef struct vk_limits {
-    uint64_t max_alloc;        // bytes of one VkDeviceMemory: also at most 1 GiB
-    uint64_t max_binding;      // bytes of one storage buffer binding
-    uint64_t storage_align;    // of a storage binding's offset; at least 16
-    uint32_t max_groups[3];    // at most 65,535 each
-    uint32_t max_invocations;  // of a workgroup
-    uint32_t max_shared;       // bytes of a workgroup
-    uint32_t subgroup_size;    // 0: no subgroup operations
-    double timestamp_ns;       // of one tick; 0: no timestamps
-    uint64_t timestamp_mask;   // valid bits
+    uint64_t max_alloc;       // bytes of one VkDeviceMemory: also at most 1 GiB
+    uint64_t max_binding;     // bytes of one storage buffer binding
+    uint64_t storage_align;   // of a storage binding's offset; at least 16
+    uint32_t max_groups[3];   // at most 65,535 each
+    uint32_t max_invocations; // of a workgroup
+    uint32_t max_shared;      // bytes of a workgroup
+    uint32_t subgroup_size;   // 0: no subgroup operations
+    double timestamp_ns;      // of one tick; 0: no timestamps
+    uint64_t timestamp_mask;  // valid bits
 } vk_limits;
 
 // Optional features in use: present, wanted, and not switched off.
 typedef struct vk_features {
-    bool subgroup;  // arithmetic and shuffle in compute
-    bool int8_dot;  // VK_KHR_shader_integer_dot_product
+    bool subgroup; // arithmetic and shuffle in compute
+    bool int8_dot; // VK_KHR_shader_integer_dot_product
     bool memory_budget;
     bool timestamps;
 } vk_features;
@@ -45,12 +45,12 @@ typedef struct vk_features {
 // What suits a kind of device; one row of the table in device.c.
 typedef struct vk_profile {
     const char *name;
-    uint32_t matvec_invocations; // of a workgroup of the mat-vec
-    uint32_t matvec_rows;        // weight rows that one subgroup computes at once
+    uint32_t matvec_invocations;       // of a workgroup of the mat-vec
+    uint32_t matvec_rows;              // weight rows that one subgroup computes at once
     uint32_t matmat_rows, matmat_cols; // tile: weight rows, step rows
-    uint32_t attend_split;       // keys that one workgroup of decode attention takes
-    bool watchdog;               // keep submissions short
-    bool act_q8;                 // 8-bit activations are the default
+    uint32_t attend_split;             // keys that one workgroup of decode attention takes
+    bool watchdog;                     // keep submissions short
+    bool act_q8;                       // 8-bit activations are the default
 } vk_profile;
 
 typedef struct vk_pipelines vk_pipelines;
@@ -70,7 +70,7 @@ typedef struct vk_device {
     const vk_profile *profile;
     exec_gpu options; // texts not kept
     os_mutex *lock;
-    _Atomic bool lost;                             // sticky
+    _Atomic bool lost;                                             // sticky
     _Atomic int n_allocs, n_pipelines_made, n_submits, n_barriers; // for injected faults
     _Atomic uint64_t bytes_used;
     VkCommandPool upload_pool; // guarded by `lock`
@@ -183,57 +183,110 @@ typedef struct vk_recording vk_recording;
 pm_status vk_recording_begin(vk_device *d, vk_range step, bool timed, vk_recording **out);
 pm_status vk_record(vk_recording *r, const vk_dispatch *dispatch);
 // Where a submission may end: long recordings are cut here into several (R16, R17).
-void vk_recording_may_cut(vk_recording *r, double estimated_ms);
+pm_status vk_recording_may_cut(vk_recording *r, double estimated_ms);
 pm_status vk_recording_end(vk_recording *r);
 void vk_recording_free(vk_recording *r); // accepts NULL; not while it runs
 uint32_t vk_recording_n_dispatches(const vk_recording *r);
 
-// Submits and returns; fence-like value to wait for. Results are visible to the host (mapped,
-// coherent memory) after the wait.
+// Submits and returns. Results in mapped memory are visible to the host after the wait.
+// A recording may be submitted again before the last run was waited for; each wait is for the
+// oldest run not waited for yet.
 pm_status vk_submit(vk_recording *r);
 pm_status vk_wait(vk_recording *r);
 // Seconds of dispatch i in the last run, by timestamps; negative: not known.
 double vk_recording_seconds(const vk_recording *r, uint32_t i);
 const char *vk_recording_label(const vk_recording *r, uint32_t i);
 
+// ---- arenas -----------------------------------------------------------------------------------
+
+// Many ranges in few allocations: first every size is announced, then the memory is made, none of
+// it larger than the device allows.
+typedef struct vk_arena {
+    struct vk_arena_item {
+        uint64_t bytes, offset;
+        uint32_t buffer;
+    } *items;
+    size_t n_items, cap;
+    vk_buffer *buffers;
+    uint32_t n_buffers;
+    bool failed; // out of memory on the host
+} vk_arena;
+// Returns the item's number. bytes: at most vk_largest_range.
+size_t vk_arena_add(vk_arena *a, uint64_t bytes);
+pm_status vk_arena_make(vk_device *d, vk_arena *a, const char *what);
+vk_range vk_arena_range(const vk_arena *a, size_t item);
+void vk_arena_free(vk_device *d, vk_arena *a);
+// What one binding of one allocation can hold.
+uint64_t vk_largest_range(const vk_device *d);
+
 // ---- weights ----------------------------------------------------------------------------------
 
-// Rows [row, row + rows) of a weight matrix in device memory. Everything of a piece lies in one
-// range that a dispatch binds; offsets are in 32-bit words from its start.
+// Rows [row, row + rows) of a matrix in device memory. All of a piece lies in `range`, which a
+// dispatch binds; neighbours that an op uses together share one range. Offsets are in 32-bit words
+// from the range's start.
 typedef struct vk_piece {
     vk_range range;
-    int tensor;
-    uint32_t row, rows;
+    uint32_t row, rows;      // of the tensor
     uint32_t quants, scales; // planes, see shaders/quant.glsl
+    uint32_t bias, norm;     // f32 vectors beside the planes: the bias of row `row`, the norm-in
+                             // weight of the op; UINT32_MAX: none
 } vk_piece;
 
 struct exec_weights {
     vk_device *device;
     uint32_t n_tensors;
-    plan_tensor *tensors; // a copy
-    struct vk_tensor_store *store; // weights.c
+    plan_tensor *tensors;     // a copy
+    struct vk_tensors *store; // weights.c
     char description[512];
     uint64_t bytes;
 };
 
+pm_status vk_weights_load(vk_device *d, const exec_params *params, const plan_tensor *tensors,
+                          uint32_t n, const bool *wanted, const exec_source *source,
+                          exec_weights *w);
+void vk_weights_unload(exec_weights *w);
+// The pieces that hold rows of a plan_weight, in rising order of rows; at most `max` are written,
+// the number of all is returned.
+uint32_t vk_weight_pieces(const exec_weights *w, plan_weight weight, vk_piece *pieces,
+                          uint32_t max);
+// A vector tensor as f32; the range begins with its element 0.
+vk_range vk_weight_vector(const exec_weights *w, int tensor);
+
 // ---- executor state ---------------------------------------------------------------------------
+
+// A plan buffer in device memory, whole or cut into pieces of rows_per_piece of its rows (logits
+// by row, K and V by slot and head).
+typedef struct vk_store {
+    uint32_t n_pieces, rows_per_piece;
+    vk_range *pieces; // n_pieces; NULL: not in this state
+} vk_store;
 
 struct exec {
     exec_weights *weights;
     vk_device *device;
     const plan_set *set;
-    uint32_t first_layer, end_layer;
-    bool outer;
-    vk_buffer rows;           // all row buffers, each at a 256-byte aligned offset
-    vk_range *bufs;           // [n_bufs] where each buffer lies; K and V whole where they fit a binding
-    vk_buffer *caches;        // K and V arenas
-    uint32_t n_caches;
-    vk_buffer step;           // the plan_step
-    vk_buffer scratch;        // partial results of attention and pick
-    vk_range *constants;      // [n_tensors - n_model_tensors] rotation tables
-    vk_buffer constant_arena;
-    struct vk_bucket *buckets; // recordings by plan, op range and KV length
-    uint32_t n_buckets;
+    vk_store *bufs;               // [n_bufs]
+    vk_arena arena;               // behind bufs, scratch and constants
+    vk_range scratch;             // partial results of attention and pick
+    vk_range *constants;          // [n_tensors - n_model_tensors] rotation tables
+    vk_buffer step;               // the plan_step, shared memory
+    struct vk_recorded *recorded; // kept recordings
+    uint32_t n_recorded;
 };
+
+// What an op is recorded for: the most rows, marked rows and keys of a step that will run it.
+typedef struct vk_extent {
+    uint32_t n_rows, n_logits, n_kv;
+} vk_extent;
+
+// Records one op as dispatches. linear.c and ops.c.
+pm_status vk_emit_linear(exec *e, vk_recording *r, const plan_op *op, vk_extent extent);
+pm_status vk_emit_logits(exec *e, vk_recording *r, const plan_op *op, vk_extent extent);
+pm_status vk_emit_embed(exec *e, vk_recording *r, const plan_op *op, vk_extent extent);
+pm_status vk_emit_op(exec *e, vk_recording *r, const plan_op *op, vk_extent extent); // any op
+// Bytes of scratch that the ops of a set want at most.
+uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set);
+// Refuses what can't be run (formats, shapes) before anything is allocated.
+pm_status vk_check_op(const vk_device *d, const plan_set *set, const plan_op *op);
 
 #endif

@@ -1,0 +1,364 @@
+// The Vulkan executor: states, recordings kept by bucket, steps, reads and writes.
+#include "exec/vulkan/vk.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+// A recording of ops [first, first + count) of a plan for steps within an extent.
+struct vk_recorded {
+    const plan *plan;
+    uint32_t first, count;
+    vk_extent extent;
+    vk_recording *recording;
+};
+
+enum { MAX_RECORDED = 64, MIN_KV_BUCKET = 64 };
+
+// ---- weights ----------------------------------------------------------------------------------
+
+static void vulkan_unload(exec_weights *w)
+{
+    if (!w) return;
+    vk_weights_unload(w);
+    vk_device_close(w->device);
+    free(w->tensors);
+    free(w);
+}
+
+static pm_status vulkan_load(const exec_params *params, const plan_tensor *tensors, uint32_t n,
+                             const bool *wanted, const exec_source *source, exec_weights **out)
+{
+    *out = NULL;
+    exec_weights *w = calloc(1, sizeof *w);
+    if (!w) return error_memory("weights", sizeof *w);
+    w->n_tensors = n;
+    w->tensors = malloc((n + (size_t)1) * sizeof *w->tensors);
+    pm_status status = w->tensors ? PM_OK : error_memory("weights", n);
+    if (status == PM_OK) memcpy(w->tensors, tensors, n * sizeof *tensors);
+    static const exec_gpu defaults = {0};
+    if (status == PM_OK) status = vk_device_open(params->gpu ? params->gpu : &defaults, &w->device);
+    if (status == PM_OK)
+        status = vk_weights_load(w->device, params, w->tensors, n, wanted, source, w);
+    if (status != PM_OK) {
+        vulkan_unload(w);
+        return status;
+    }
+    snprintf(w->description, sizeof w->description, "%s, %s, %s", w->device->title,
+             w->device->features.subgroup ? "subgroups" : "no subgroups",
+             w->device->features.int8_dot ? "int8 dot product" : "no int8 dot product");
+    *out = w;
+    return PM_OK;
+}
+
+static uint64_t vulkan_weight_bytes(const exec_weights *w)
+{
+    return w->bytes;
+}
+
+static const char *vulkan_describe(const exec_weights *w)
+{
+    return w->description;
+}
+
+// ---- states -----------------------------------------------------------------------------------
+
+static void forget_recordings(exec *e)
+{
+    for (uint32_t i = 0; i < e->n_recorded; i++) vk_recording_free(e->recorded[i].recording);
+    e->n_recorded = 0;
+}
+
+static void vulkan_close(exec *e)
+{
+    if (!e) return;
+    if (e->recorded) forget_recordings(e);
+    free(e->recorded);
+    for (uint32_t i = 0; e->bufs && i < e->set->n_bufs; i++) free(e->bufs[i].pieces);
+    free(e->bufs);
+    free(e->constants);
+    vk_arena_free(e->device, &e->arena);
+    vk_buffer_destroy(e->device, &e->step);
+    free(e);
+}
+
+// Rows of a buffer that stay together: a head of a slot in the cache, any row of the logits, and
+// all rows of the others, which an op binds at once.
+static uint32_t rows_together(const plan_set *set, int buffer)
+{
+    if (buffer >= PLAN_KV) return set->n_ctx;
+    return buffer == PLAN_LOGITS || buffer == PLAN_PICK ? 1 : set->bufs[buffer].rows;
+}
+
+static pm_status cut_buffer(exec *e, int buffer)
+{
+    const plan_buf *b = &e->set->bufs[buffer];
+    uint64_t most = vk_largest_range(e->device);
+    uint32_t unit = rows_together(e->set, buffer);
+    uint64_t unit_bytes = unit * b->row_bytes;
+    if (unit_bytes > most)
+        return error_set(PM_ERROR_DEVICE,
+                         "%s: buffer '%s' of %llu bytes does not fit the %llu bytes of a binding "
+                         "(try a smaller %s)",
+                         e->device->title, b->name, (unsigned long long)unit_bytes,
+                         (unsigned long long)most, buffer >= PLAN_KV ? "--ctx" : "--batch");
+    uint32_t units = b->rows / unit;
+    uint64_t per_piece = most / unit_bytes < units ? most / unit_bytes : units;
+    vk_store *s = &e->bufs[buffer];
+    s->rows_per_piece = (uint32_t)per_piece * unit;
+    s->n_pieces = (b->rows + s->rows_per_piece - 1) / s->rows_per_piece;
+    s->pieces = calloc(s->n_pieces, sizeof *s->pieces);
+    if (!s->pieces) return error_memory("a session's buffers", s->n_pieces);
+    for (uint32_t i = 0; i < s->n_pieces; i++) {
+        uint32_t row = i * s->rows_per_piece;
+        uint32_t rows = b->rows - row < s->rows_per_piece ? b->rows - row : s->rows_per_piece;
+        // the item's number stands in for the range until the arena is made
+        s->pieces[i].offset = vk_arena_add(&e->arena, rows * b->row_bytes);
+    }
+    return PM_OK;
+}
+
+static bool is_ours(const plan_buf *b, uint32_t first_layer, uint32_t end_layer)
+{
+    if (b->bytes == 0) return false;
+    return b->layer < 0 || ((uint32_t)b->layer >= first_layer && (uint32_t)b->layer < end_layer);
+}
+
+static pm_status check_ops(const vk_device *d, const plan_set *set, uint32_t first_layer,
+                           uint32_t end_layer, bool outer)
+{
+    for (uint32_t b = 0; b < set->n_buckets; b++) {
+        const plan *p = &set->buckets[b];
+        for (uint32_t i = 0; i < p->n_ops; i++) {
+            int layer = p->ops[i].layer;
+            bool ours =
+                layer < 0 ? outer : (uint32_t)layer >= first_layer && (uint32_t)layer < end_layer;
+            pm_status status = ours ? vk_check_op(d, set, &p->ops[i]) : PM_OK;
+            if (status != PM_OK) return status;
+        }
+    }
+    return PM_OK;
+}
+
+// Announces everything to the arena, makes it, clears it, fills the constants.
+static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
+{
+    const plan_set *set = e->set;
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; status == PM_OK && i < set->n_bufs; i++)
+        if (is_ours(&set->bufs[i], first_layer, end_layer)) status = cut_buffer(e, (int)i);
+    if (status != PM_OK) return status;
+    uint32_t n_constants = set->n_tensors - set->n_model_tensors;
+    size_t first_constant = e->arena.n_items;
+    for (uint32_t i = 0; i < n_constants; i++) {
+        const plan_tensor *t = &set->tensors[set->n_model_tensors + i];
+        uint64_t bytes = t->rows * t->row_bytes;
+        if (bytes > vk_largest_range(e->device))
+            return error_set(PM_ERROR_DEVICE,
+                             "%s: '%s' does not fit a binding (try a smaller --ctx)",
+                             e->device->title, t->name);
+        vk_arena_add(&e->arena, bytes);
+    }
+    uint64_t scratch = vk_scratch_bytes(e->device, set);
+    size_t scratch_item = vk_arena_add(&e->arena, scratch ? scratch : 16);
+    status = vk_arena_make(e->device, &e->arena, "a session's buffers");
+    if (status != PM_OK) return status;
+
+    for (uint32_t i = 0; i < e->arena.n_buffers && status == PM_OK; i++)
+        status = vk_clear(e->device, &e->arena.buffers[i]);
+    for (uint32_t i = 0; i < set->n_bufs; i++)
+        for (uint32_t p = 0; p < e->bufs[i].n_pieces; p++)
+            e->bufs[i].pieces[p] = vk_arena_range(&e->arena, e->bufs[i].pieces[p].offset);
+    e->scratch = vk_arena_range(&e->arena, scratch_item);
+    for (uint32_t i = 0; i < n_constants && status == PM_OK; i++) {
+        const plan_tensor *t = &set->tensors[set->n_model_tensors + i];
+        vk_range range = vk_arena_range(&e->arena, first_constant + i);
+        e->constants[i] = range;
+        status = vk_upload(e->device, range.buffer, range.offset, t->values, range.bytes);
+    }
+    return status;
+}
+
+static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t first_layer,
+                             uint32_t end_layer, bool outer, exec **out)
+{
+    *out = NULL;
+    vk_device *d = w->device;
+    pm_status status = check_ops(d, set, first_layer, end_layer, outer);
+    if (status != PM_OK) return status;
+    exec *e = calloc(1, sizeof *e);
+    if (!e) return error_memory("a session", sizeof *e);
+    e->weights = w;
+    e->device = d;
+    e->set = set;
+    e->bufs = calloc(set->n_bufs, sizeof *e->bufs);
+    e->constants = calloc(set->n_tensors - set->n_model_tensors + (size_t)1, sizeof *e->constants);
+    e->recorded = calloc(MAX_RECORDED, sizeof *e->recorded);
+    if (!e->bufs || !e->constants || !e->recorded) status = error_memory("a session", set->n_bufs);
+    if (status == PM_OK) status = make_memory(e, first_layer, end_layer);
+    if (status == PM_OK)
+        status = vk_buffer_create(d, sizeof(plan_step), VK_MEMORY_SHARED, "the step", &e->step);
+    if (status == PM_OK)
+        *out = e;
+    else
+        vulkan_close(e);
+    return status;
+}
+
+// ---- running ----------------------------------------------------------------------------------
+
+static uint32_t kv_bucket(const plan_set *set, uint32_t n_kv)
+{
+    uint32_t bucket = MIN_KV_BUCKET;
+    while (bucket < n_kv) bucket *= 2;
+    return bucket < set->n_ctx ? bucket : set->n_ctx;
+}
+
+// Decode is recorded for its bucket's end and kept; a chunk of a prompt for what it is.
+static vk_extent extent_of(const exec *e, const plan *p, const plan_step *step)
+{
+    vk_extent x = {.n_rows = step->n_rows, .n_logits = step->n_logits};
+    for (uint32_t i = 0; i < step->n_rows; i++)
+        if (step->rows[i].n_kv > x.n_kv) x.n_kv = step->rows[i].n_kv;
+    x.n_kv = kv_bucket(e->set, x.n_kv);
+    if (p->max_rows <= PLAN_MATVEC_ROWS) {
+        x.n_rows = p->max_rows;
+        if (x.n_logits)
+            x.n_logits = p->max_rows < e->set->n_logits ? p->max_rows : e->set->n_logits;
+    }
+    return x;
+}
+
+static double estimated_ms(const exec *e, const plan_op *op, vk_extent x)
+{
+    // A slow GPU of today: 50 GB/s, 500 Gflop/s. Only says where long work may be cut.
+    plan_cost c = plan_op_cost(e->set, op, x.n_rows, x.n_logits, x.n_kv);
+    double bytes = (double)(c.weight_bytes + c.kv_bytes + c.row_bytes);
+    return bytes / 50e6 + (double)c.flops / 500e6;
+}
+
+static pm_status make_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
+                                bool timed, vk_recording **out)
+{
+    vk_range step = {.buffer = &e->step, .offset = 0, .bytes = sizeof(plan_step)};
+    vk_recording *r;
+    pm_status status = vk_recording_begin(e->device, step, timed, &r);
+    if (status != PM_OK) return status;
+    for (uint32_t i = first; status == PM_OK && i < first + count; i++) {
+        const plan_op *op = &p->ops[i];
+        bool on_marked = op->kind == PLAN_LOGITS_OP || op->kind == PLAN_PICK_OP;
+        if (on_marked && x.n_logits == 0) continue;
+        status = vk_recording_may_cut(r, estimated_ms(e, op, x));
+        if (status == PM_OK) status = vk_emit_op(e, r, op, x);
+    }
+    if (status == PM_OK) status = vk_recording_end(r);
+    if (status == PM_OK)
+        *out = r;
+    else
+        vk_recording_free(r);
+    return status;
+}
+
+// The kept recording of these ops for this extent, made where there is none yet.
+static pm_status kept_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
+                                vk_recording **out)
+{
+    for (uint32_t i = 0; i < e->n_recorded; i++) {
+        const struct vk_recorded *k = &e->recorded[i];
+        if (k->plan == p && k->first == first && k->count == count &&
+            !memcmp(&k->extent, &x, sizeof x)) {
+            *out = k->recording;
+            return PM_OK;
+        }
+    }
+    pm_status status = make_recording(e, p, first, count, x, false, out);
+    if (status != PM_OK) return status;
+    if (e->n_recorded == MAX_RECORDED) forget_recordings(e);
+    e->recorded[e->n_recorded++] = (struct vk_recorded){p, first, count, x, *out};
+    return PM_OK;
+}
+
+static void write_step(exec *e, const plan_step *step)
+{
+    // Only what this step uses: the uniform's other rows are never read.
+    memcpy(e->step.mapped, step, offsetof(plan_step, rows) + step->n_rows * sizeof step->rows[0]);
+    memcpy(e->step.mapped + offsetof(plan_step, logit_rows), step->logit_rows,
+           step->n_logits * sizeof step->logit_rows[0]);
+}
+
+static pm_status vulkan_run(exec *e, const plan *p, uint32_t first, uint32_t count,
+                            const plan_step *step)
+{
+    assert(first <= p->n_ops && count <= p->n_ops - first && step->n_rows <= p->max_rows);
+    pm_status status = vk_alive(e->device);
+    if (status != PM_OK || count == 0) return status;
+    bool keep = p->max_rows <= PLAN_MATVEC_ROWS;
+    vk_extent x = extent_of(e, p, step);
+    vk_recording *r;
+    status = keep ? kept_recording(e, p, first, count, x, &r)
+                  : make_recording(e, p, first, count, x, false, &r);
+    if (status != PM_OK) return status;
+    write_step(e, step);
+    status = vk_submit(r);
+    if (status == PM_OK) status = vk_wait(r);
+    if (!keep) vk_recording_free(r);
+    return status;
+}
+
+// ---- reads and writes -------------------------------------------------------------------------
+
+typedef pm_status (*copy_fn)(vk_device *d, const vk_buffer *b, uint64_t offset, void *host,
+                             uint64_t n);
+
+static pm_status copy_in(vk_device *d, const vk_buffer *b, uint64_t offset, void *host, uint64_t n)
+{
+    return vk_upload(d, b, offset, host, n);
+}
+
+// Walks the pieces that hold [offset, offset + n).
+static pm_status copy_buffer(exec *e, int buffer, uint64_t offset, char *host, uint64_t n,
+                             copy_fn copy)
+{
+    const plan_buf *b = &e->set->bufs[buffer];
+    const vk_store *s = &e->bufs[buffer];
+    assert(s->pieces && size_in_range(offset, n, b->bytes));
+    uint64_t piece_bytes = s->rows_per_piece * b->row_bytes;
+    while (n > 0) {
+        vk_range piece = s->pieces[offset / piece_bytes];
+        uint64_t in_piece = offset % piece_bytes, part = piece_bytes - in_piece;
+        if (part > n) part = n;
+        pm_status status = copy(e->device, piece.buffer, piece.offset + in_piece, host, part);
+        if (status != PM_OK) return status;
+        offset += part;
+        host += part;
+        n -= part;
+    }
+    return PM_OK;
+}
+
+static pm_status vulkan_read(exec *e, int buffer, uint64_t offset, void *dst, uint64_t n)
+{
+    pm_status status = vk_alive(e->device);
+    return status == PM_OK ? copy_buffer(e, buffer, offset, dst, n, vk_download) : status;
+}
+
+static pm_status vulkan_write(exec *e, int buffer, uint64_t offset, const void *src, uint64_t n)
+{
+    pm_status status = vk_alive(e->device);
+    if (status != PM_OK) return status;
+    return copy_buffer(e, buffer, offset, (char *)(uintptr_t)src, n, copy_in);
+}
+
+const exec_kind exec_vulkan = {.name = "vulkan",
+                               .load = vulkan_load,
+                               .unload = vulkan_unload,
+                               .weight_bytes = vulkan_weight_bytes,
+                               .describe = vulkan_describe,
+                               .open = vulkan_open,
+                               .close = vulkan_close,
+                               .run = vulkan_run,
+                               .read = vulkan_read,
+                               .write = vulkan_write};
