@@ -38,6 +38,11 @@ typedef struct tmpl_limits {
     size_t max_memory; // bytes of values alive or not; default 400 MB
 } tmpl_limits;
 
+// Parses JSON text for `vars` (any value; a NUL in a string is allowed). Unlike json_loadb it takes
+// integers beyond 64 bits, as Python does; only tmpl_render understands what becomes of them.
+// PM_ERROR_FILE: no JSON; the message has the place. Release with json_decref.
+pm_status tmpl_load_json(const char *text, size_t n, json_t **out);
+
 // `vars`: a JSON object whose members are the template's variables, in their order. `now`: the
 // clock that strftime_now shows, seconds since 1970-01-01 as local time has it (a broken-down time
 // without a zone). `trusted`: names of variables (bos_token, eos_token, ...) whose text counts as
