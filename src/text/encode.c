@@ -162,7 +162,7 @@ static pm_status mark_spaces(encoder *e, bool prefix, const char **text, size_t 
 {
     pm_status status = reserve_copy(e, 3 * (*n + 1));
     if (status != PM_OK) return status;
-    static const char mark[3] = "\xe2\x96\x81";
+    static const char mark[] = "\xe2\x96\x81";
     size_t at = 0;
     if (prefix) {
         memcpy(e->copy, mark, 3);
