@@ -8,7 +8,7 @@
 // The priority of what can't be merged; smaller is better.
 #define NO_MERGE UINT32_MAX
 
-// Stored text -> id: open addressing, `mask + 1` slots, at most half of them used.
+// Stored text -> id: open addressing, `mask + 1` slots, at most three quarters of them used.
 typedef struct token_slot {
     uint32_t hash;
     int32_t id; // TEXT_NO_TOKEN: free

@@ -116,7 +116,7 @@ static pm_status load_scores(text_vocab *v)
 static uint32_t table_slots(uint64_t n)
 {
     uint32_t slots = 16;
-    while (slots / 2 < n) slots *= 2;
+    while (slots / 4 * 3 < n) slots *= 2;
     return slots;
 }
 
