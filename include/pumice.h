@@ -123,7 +123,9 @@ PM_API pm_status pm_model_plan(const pm_model *model, const pm_options *options,
 
 // Rewrites a file with its matrices as `type` ("q8_0"); norms and biases stay F32, metadata stays
 // byte for byte but for general.file_type and general.quantization_version. Written beside and
-// renamed. PM_ERROR_USAGE: a type without an encoder, or OUT is IN.
+// renamed. A matrix whose rows are no whole number of the type's blocks becomes F16: then the call
+// succeeds and pm_last_error() holds a remark with their number, else "".
+// PM_ERROR_USAGE: a type without an encoder, or OUT is IN.
 PM_API pm_status pm_quantize(const char *in, const char *out, const char *type,
                              const pm_options *options);
 

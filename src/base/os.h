@@ -47,6 +47,7 @@ void os_writer_abort(os_writer *w);            // accepts NULL
 
 bool os_is_directory(const char *path);
 bool os_file_exists(const char *path);
+bool os_same_file(const char *a, const char *b); // both exist and are one, links included
 // Creates the folder and its parents.
 pm_status os_make_directory(const char *path);
 // Calls `visit` with each name in a folder (without . and ..), sorted; missing folder: none.
@@ -60,6 +61,7 @@ char *os_expand_home(const char *path);
 double os_seconds(void);           // monotonic clock
 double os_wall_seconds(void);      // since 1970-01-01 UTC
 double os_local_seconds(void);     // the same of what clocks on the wall show here
+void os_sleep(double seconds);
 uint64_t os_random_seed(void);     // from the system's entropy
 uint64_t os_peak_rss(void);        // bytes; 0 where unknown
 uint64_t os_physical_memory(void); // bytes; 0 where unknown

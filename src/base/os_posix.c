@@ -272,6 +272,12 @@ bool os_file_exists(const char *path)
     return stat(path, &st) == 0 && !S_ISDIR(st.st_mode);
 }
 
+bool os_same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 pm_status os_make_directory(const char *path)
 {
     char *copy = strdup(path);
@@ -341,6 +347,14 @@ double os_local_seconds(void)
     clock_gettime(CLOCK_REALTIME, &now);
     double seconds = (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
     return localtime_r(&now.tv_sec, &local) ? seconds + (double)local.tm_gmtoff : seconds;
+}
+
+void os_sleep(double seconds)
+{
+    if (!(seconds > 0)) return;
+    struct timespec rest = {.tv_sec = (time_t)seconds};
+    rest.tv_nsec = (long)((seconds - (double)rest.tv_sec) * 1e9);
+    while (nanosleep(&rest, &rest) != 0 && errno == EINTR) continue;
 }
 
 uint64_t os_random_seed(void)

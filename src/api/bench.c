@@ -1,0 +1,239 @@
+// What `bench -o json` prints.
+#include "proof/bench.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/os.h"
+#include "proof/bandwidth.h"
+
+// ---- what ran ---------------------------------------------------------------------------------
+
+// The format that most bytes of the model are in.
+static const char *main_type(const model *m)
+{
+    uint64_t most = 0;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < m->n_tensors; i++) {
+        uint64_t sum = 0;
+        for (uint32_t j = 0; j < m->n_tensors; j++) {
+            if (m->file_tensors[j]->type == m->file_tensors[i]->type) {
+                sum += m->file_tensors[j]->bytes;
+            }
+        }
+        if (sum <= most) continue;
+        most = sum;
+        best = m->file_tensors[i]->type;
+    }
+    return quant_type_name(best);
+}
+
+static json_t *model_json(const pm_model *pm)
+{
+    const gguf *g = pm->m->file;
+    gguf_string name = {NULL, 0};
+    if (gguf_get_string(g, "general.name", &name) != PM_OK || !name.data) {
+        const char *path = gguf_path(g), *slash = strrchr(path, '/');
+        name.data = slash ? slash + 1 : path;
+        name.len = strlen(name.data);
+    }
+    json_t *o = json_object();
+    bool good = json_put(o, "name", json_text(name.data, name.len)) &&
+                json_put(o, "sha256", json_word(gguf_header_sha256(g))) &&
+                json_put(o, "type", json_word(main_type(pm->m))) &&
+                json_put(o, "bytes", json_size(pm->weight_bytes)) &&
+                json_put(o, "parameters", json_size(pm->m->n_parameters));
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *device_json(const pm_model *pm)
+{
+    os_cpu_features f = os_cpu_detect();
+    json_t *o = json_object();
+    bool good = json_put(o, "id", json_word(pm->device)) &&
+                json_put(o, "name", json_word(f.name[0] ? f.name : "CPU")) &&
+                json_put(o, "type", json_word("cpu")) &&
+                json_put(o, "description", json_word(pm->description));
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *build_json(void)
+{
+    json_t *o = json_object();
+#ifdef NDEBUG
+    const char *kind = "release";
+#else
+    const char *kind = "debug";
+#endif
+    bool good = json_put(o, "version", json_word(PUMICE_VERSION)) &&
+                json_put(o, "kind", json_word(kind)) &&
+#ifdef __VERSION__
+                json_put(o, "compiler", json_word(__VERSION__));
+#else
+                json_put(o, "compiler", json_null());
+#endif
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+// ---- results ----------------------------------------------------------------------------------
+
+static json_t *case_json(const plan_set *set, const bench_case *c, double bandwidth)
+{
+    bool good = !c->failure[0];
+    json_t *samples = json_array(), *o = json_object();
+    double rates[1000];
+    for (uint32_t i = 0; i < c->n_samples; i++) {
+        rates[i] = (double)c->n / c->seconds[i];
+        json_array_append_new(samples, json_finite(rates[i]));
+    }
+    bench_statistics r = bench_statistics_of(rates, c->n_samples);
+    bench_statistics s = bench_statistics_of(c->seconds, c->n_samples);
+    uint64_t bytes = bench_bytes_per_token(set, c);
+    double gbps = r.median * (double)bytes * 1e-9;
+    bool prompt = c->kind == BENCH_PROMPT;
+    bool put = json_put(o, "kind", json_word(prompt ? "prompt" : "generate")) &&
+               json_put(o, "n", json_size(c->n)) && json_put(o, "depth", json_size(c->depth)) &&
+               json_put(o, "samples_tps", samples) &&
+               json_put(o, "median_tps", good ? json_finite(r.median) : json_null()) &&
+               json_put(o, "mean_tps", good ? json_finite(r.mean) : json_null()) &&
+               json_put(o, "sd_tps", good ? json_finite(r.sd) : json_null()) &&
+               json_put(o, "first_token_s", good && prompt ? json_finite(s.median) : json_null()) &&
+               json_put(o, "bytes_per_token", json_size(bytes)) &&
+               json_put(o, "gbps", good ? json_finite(gbps) : json_null()) &&
+               json_put(o, "percent_of_bandwidth",
+                        good ? json_finite(100 * gbps * 1e9 / bandwidth) : json_null()) &&
+               json_put(o, "status", json_word(good ? "ok" : "failed")) &&
+               json_put(o, "reason", good ? json_null() : json_word(c->failure));
+    if (put) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *results_json(const plan_set *set, const bench_case *cases, size_t n,
+                            double bandwidth)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < n; i++) {
+        if (json_array_append_new(list, case_json(set, &cases[i], bandwidth)) == 0) continue;
+        json_decref(list);
+        return NULL;
+    }
+    return list;
+}
+
+// ---- running ----------------------------------------------------------------------------------
+
+typedef struct bench {
+    bench_case *cases;
+    size_t n;
+    bench_params params;
+} bench;
+
+static void bench_free(bench *b)
+{
+    for (size_t i = 0; i < b->n; i++) free(b->cases[i].seconds);
+    free(b->cases);
+}
+
+static pm_status add_case(bench *b, bench_kind kind, int64_t n, int64_t depth)
+{
+    if (n == 0) return PM_OK;
+    bench_case *more = realloc(b->cases, (b->n + 1) * sizeof *more);
+    if (!more) return error_memory("a benchmark", (b->n + 1) * sizeof *more);
+    b->cases = more;
+    bench_case c = {.kind = kind, .n = (uint32_t)n, .depth = (uint32_t)depth};
+    c.seconds = malloc(b->params.repeat * sizeof *c.seconds);
+    if (!c.seconds) return error_memory("a benchmark", b->params.repeat * sizeof *c.seconds);
+    b->cases[b->n++] = c;
+    return PM_OK;
+}
+
+static pm_status add_cases(bench *b, const pm_options *o)
+{
+    pm_status status = PM_OK;
+    int64_t depth, n;
+    for (size_t d = 0; options_list_item(o, "depth", d, &depth); d++) {
+        for (size_t i = 0; status == PM_OK && options_list_item(o, "prompt", i, &n); i++) {
+            status = add_case(b, BENCH_PROMPT, n, depth);
+        }
+        for (size_t i = 0; status == PM_OK && options_list_item(o, "gen", i, &n); i++) {
+            status = add_case(b, BENCH_GENERATE, n, depth);
+        }
+    }
+    if (status == PM_OK && b->n == 0) {
+        status = error_set(PM_ERROR_USAGE, "nothing to measure: options 'prompt' and 'gen' are 0");
+    }
+    return status;
+}
+
+// The context that the largest case needs, where the option leaves it open.
+static uint32_t largest_context(const bench *b)
+{
+    uint32_t most = 1;
+    for (size_t i = 0; i < b->n; i++) {
+        uint32_t need = b->cases[i].depth + b->cases[i].n;
+        if (need > most) most = need;
+    }
+    return most;
+}
+
+static const char *kv_name(const plan_set *set)
+{
+    return set->kv_type == QUANT_F32 ? "f32" : set->kv_type == QUANT_F16 ? "f16" : "q8_0";
+}
+
+static pm_status report(const pm_model *pm, const session *s, const bench *b, char **json)
+{
+    const plan_set *set = session_plan(s);
+    uint64_t rss = os_peak_rss(); // before the bandwidth's own memory counts
+    double bandwidth = 0;
+    pm_status status = bandwidth_measure(pm->n_threads, &bandwidth);
+    if (status != PM_OK) return status;
+    json_t *o = json_object();
+    bool good = json_put(o, "device", device_json(pm)) && json_put(o, "driver", json_null()) &&
+                json_put(o, "model", model_json(pm)) &&
+                json_put(o, "threads", json_integer(pm->n_threads)) &&
+                json_put(o, "batch", json_size(set->n_batch)) &&
+                json_put(o, "n_ctx", json_size(set->n_ctx)) &&
+                json_put(o, "kv_type", json_word(kv_name(set))) &&
+                json_put(o, "build", build_json()) &&
+                json_put(o, "seed", json_size(b->params.seed)) &&
+                json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
+                json_put(o, "load_s", json_finite(pm->load_seconds)) &&
+                json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
+                json_put(o, "results", results_json(set, b->cases, b->n, bandwidth));
+    if (good) return json_take(o, json);
+    json_decref(o);
+    return error_memory("a JSON document", 0);
+}
+
+pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
+{
+    if (!pm->loaded) {
+        return error_set(PM_ERROR_USAGE, "the model was opened with vocab-only: no weights");
+    }
+    int64_t seed = options_int(options, "seed", -1);
+    bench b = {.params = {.repeat = (uint32_t)options_int(options, "repeat", 5),
+                          .seed = seed >= 0 ? (uint64_t)seed : os_random_seed() >> 11,
+                          .pause_s = options_real(options, "pause")}};
+    plan_options how;
+    session *s = NULL;
+    pm_status status = add_cases(&b, options);
+    if (status == PM_OK) status = params_plan(pm->m, pm->device, options, &how);
+    if (status == PM_OK && !pm_options_is_set(options, "ctx")) how.n_ctx = largest_context(&b);
+    if (status == PM_OK) status = session_open(pm->loaded, &how, &s);
+    if (status == PM_OK) {
+        bench_run(s, &b.params, b.cases, b.n);
+        status = report(pm, s, &b, json);
+    }
+    session_close(s);
+    bench_free(&b);
+    return status;
+}

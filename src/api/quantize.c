@@ -1,0 +1,251 @@
+// Rewrites a model with its matrices in another format: `pumice quantize`.
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+#include "base/os.h"
+#include "base/size.h"
+
+enum {
+    CHUNK_VALUES = 1 << 22, // values in memory at once, at least one row
+    MAX_THREADS = 512,
+    QUANTIZATION_VERSION = 2, // of ggml's formats
+};
+
+// general.file_type of a file whose matrices are in one format.
+static const struct {
+    quant_type type;
+    uint32_t file_type;
+} file_types[] = {
+    {QUANT_F32, 0},    {QUANT_F16, 1},    {QUANT_Q4_0, 2},    {QUANT_Q4_1, 3},    {QUANT_Q8_0, 7},
+    {QUANT_Q5_0, 8},   {QUANT_Q5_1, 9},   {QUANT_Q2_K, 10},   {QUANT_Q3_K, 11},   {QUANT_Q4_K, 14},
+    {QUANT_Q5_K, 16},  {QUANT_Q6_K, 18},  {QUANT_IQ4_NL, 25}, {QUANT_IQ4_XS, 30}, {QUANT_BF16, 32},
+    {QUANT_TQ1_0, 36}, {QUANT_TQ2_0, 37}, {QUANT_MXFP4, 38},
+};
+
+typedef struct rewrite {
+    const gguf *in;
+    gguf_writer *out;
+    const quant_format *to;
+    int n_threads;
+    uint32_t n_fallbacks; // matrices whose rows are no whole number of blocks
+} rewrite;
+
+// ---- which tensors ----------------------------------------------------------------------------
+
+// Tables that are added or multiplied value by value, not matrices of a product.
+static bool is_matrix(const gguf_tensor *t)
+{
+    static const char *const others[] = {"norm", "position_embd", "token_types", "rope_", "bias"};
+    if (t->n_dims < 2 || t->dims[1] == 1 || t->bytes == 0) return false;
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
+        if (strstr(t->name, others[i])) return false;
+    }
+    return true;
+}
+
+// The format that a tensor gets: NULL where it stays as it is.
+static const quant_format *target(const rewrite *r, const gguf_tensor *t, bool *fallback)
+{
+    *fallback = false;
+    if (!is_matrix(t) || t->type == (uint32_t)r->to->type) return NULL;
+    if (t->dims[0] % r->to->block_values == 0) return r->to;
+    *fallback = true;
+    return t->type == QUANT_F16 ? NULL : quant_format_of(QUANT_F16);
+}
+
+// ---- one tensor -------------------------------------------------------------------------------
+
+// A stretch of rows that one thread converts.
+typedef struct piece {
+    const quant_format *from, *to;
+    const uint8_t *source;
+    float *values;
+    uint8_t *result;
+    size_t n; // values
+    os_thread *thread;
+} piece;
+
+static void convert(void *arg)
+{
+    piece *p = arg;
+    p->from->decode(p->source, p->values, p->n);
+    p->to->encode(p->values, p->result, p->n);
+}
+
+typedef struct buffers {
+    uint8_t *source, *result;
+    float *values;
+} buffers;
+
+static pm_status convert_rows(const rewrite *r, const quant_format *from, const quant_format *to,
+                              buffers *b, uint64_t rows, uint64_t cols)
+{
+    piece pieces[MAX_THREADS] = {0};
+    uint64_t n = (uint64_t)r->n_threads < rows ? (uint64_t)r->n_threads : rows;
+    pm_status status = PM_OK;
+    for (uint64_t i = 0; i < n; i++) {
+        size_t first = (size_t)(rows * i / n * cols), end = (size_t)(rows * (i + 1) / n * cols);
+        pieces[i] = (piece){from,
+                            to,
+                            b->source + first / from->block_values * from->block_bytes,
+                            b->values + first,
+                            b->result + first / to->block_values * to->block_bytes,
+                            end - first,
+                            NULL};
+        if (i > 0 && status == PM_OK) {
+            status = os_thread_start(convert, &pieces[i], &pieces[i].thread);
+        }
+    }
+    if (status == PM_OK) convert(&pieces[0]);
+    for (uint64_t i = 1; i < n; i++) os_thread_join(pieces[i].thread);
+    return status;
+}
+
+static pm_status convert_tensor(rewrite *r, const gguf_tensor *t, const quant_format *to)
+{
+    const quant_format *from = quant_format_of(t->type);
+    if (!from) return quant_unsupported(t->type, t->name);
+    uint64_t cols = t->dims[0], rows = t->dims[1] * t->dims[2] * t->dims[3];
+    uint64_t most = CHUNK_VALUES / cols ? CHUNK_VALUES / cols : 1;
+    if (most > rows) most = rows;
+    uint64_t from_row, to_row, values = 0;
+    if (!quant_row_bytes(from->type, cols, &from_row) ||
+        !quant_row_bytes(to->type, cols, &to_row) ||
+        !size_mul(most * cols, sizeof(float), &values)) {
+        return error_set(PM_ERROR_FILE, "tensor '%s': rows of %" PRIu64 " values are not possible",
+                         t->name, cols);
+    }
+    buffers b = {malloc((size_t)(most * from_row)), malloc((size_t)(most * to_row)),
+                 malloc((size_t)values)};
+    pm_status status = PM_OK;
+    if (!b.source || !b.result || !b.values) status = error_memory("quantizing", values);
+    for (uint64_t row = 0; row < rows && status == PM_OK; row += most) {
+        uint64_t n = rows - row < most ? rows - row : most;
+        status = gguf_read(r->in, t, row * from_row, b.source, n * from_row);
+        if (status == PM_OK) status = convert_rows(r, from, to, &b, n, cols);
+        if (status == PM_OK) status = gguf_put_data(r->out, b.result, n * to_row);
+    }
+    free(b.source);
+    free(b.result);
+    free(b.values);
+    return status;
+}
+
+static pm_status copy_tensor(rewrite *r, const gguf_tensor *t)
+{
+    enum { COPY_BYTES = 1 << 22 };
+    uint8_t *bytes = malloc(COPY_BYTES);
+    if (!bytes) return error_memory("copying a tensor", COPY_BYTES);
+    pm_status status = PM_OK;
+    for (uint64_t at = 0; at < t->bytes && status == PM_OK; at += COPY_BYTES) {
+        uint64_t n = t->bytes - at < COPY_BYTES ? t->bytes - at : COPY_BYTES;
+        status = gguf_read(r->in, t, at, bytes, n);
+        if (status == PM_OK) status = gguf_put_data(r->out, bytes, n);
+    }
+    free(bytes);
+    return status;
+}
+
+// ---- the file ---------------------------------------------------------------------------------
+
+static bool key_is(const gguf_value *v, const char *name)
+{
+    return v->key.len == strlen(name) && !memcmp(v->key.data, name, v->key.len);
+}
+
+static bool key_starts(const gguf_value *v, const char *start)
+{
+    return v->key.len >= strlen(start) && !memcmp(v->key.data, start, strlen(start));
+}
+
+// Every key as it is, but the two that name the format; a split model becomes one file.
+static void put_metadata(rewrite *r, uint32_t file_type)
+{
+    static const char type_key[] = "general.file_type";
+    static const char version_key[] = "general.quantization_version";
+    bool has_type = false, has_version = false;
+    for (size_t i = 0; i < gguf_n_values(r->in); i++) {
+        const gguf_value *v = gguf_value_at(r->in, i);
+        if (key_is(v, type_key)) {
+            gguf_put_u32(r->out, type_key, file_type);
+            has_type = true;
+        } else if (key_is(v, version_key)) {
+            gguf_put_u32(r->out, version_key, QUANTIZATION_VERSION);
+            has_version = true;
+        } else if (gguf_n_parts(r->in) == 1 || !key_starts(v, "split.")) {
+            gguf_put_copy(r->out, r->in, v);
+        }
+    }
+    if (!has_type) gguf_put_u32(r->out, type_key, file_type);
+    if (!has_version) gguf_put_u32(r->out, version_key, QUANTIZATION_VERSION);
+}
+
+static pm_status put_tensors(rewrite *r)
+{
+    bool fallback;
+    for (size_t i = 0; i < gguf_n_tensors(r->in); i++) {
+        const gguf_tensor *t = gguf_tensor_at(r->in, i);
+        const quant_format *to = target(r, t, &fallback);
+        gguf_put_tensor(r->out, t->name, to ? (uint32_t)to->type : t->type, t->n_dims, t->dims);
+        r->n_fallbacks += fallback;
+    }
+    pm_status status = gguf_begin_data(r->out);
+    for (size_t i = 0; i < gguf_n_tensors(r->in) && status == PM_OK; i++) {
+        const gguf_tensor *t = gguf_tensor_at(r->in, i);
+        const quant_format *to = target(r, t, &fallback);
+        status = to ? convert_tensor(r, t, to) : copy_tensor(r, t);
+    }
+    return status;
+}
+
+static pm_status find_format(const char *type, const quant_format **to, uint32_t *file_type)
+{
+    const quant_format *f = quant_format_named(type);
+    for (size_t i = 0; f && f->encode && i < sizeof file_types / sizeof *file_types; i++) {
+        if (file_types[i].type != f->type) continue;
+        *to = f;
+        *file_type = file_types[i].file_type;
+        return PM_OK;
+    }
+    buf names = {0};
+    for (size_t i = 0; quant_format_at(i); i++) {
+        if (!quant_format_at(i)->encode) continue;
+        buf_printf(&names, "%s%s", names.len ? ", " : "", quant_format_at(i)->name);
+    }
+    pm_status status =
+        error_set(PM_ERROR_USAGE, "type '%.32s' can't be written (%s)", type, names.data);
+    buf_free(&names);
+    return status;
+}
+
+pm_status pm_quantize(const char *in, const char *out, const char *type, const pm_options *options)
+{
+    rewrite r = {.n_threads = (int)options_int(options, "threads", os_default_threads())};
+    uint32_t file_type = 0;
+    gguf *file = NULL;
+    pm_status status = find_format(type, &r.to, &file_type);
+    if (status == PM_OK && os_same_file(in, out)) {
+        status = error_set(PM_ERROR_USAGE, "%s: the result can't replace its own source", out);
+    }
+    if (status == PM_OK) status = gguf_open(in, !options_is_on(options, "no-mmap"), &file);
+    r.in = file;
+    if (status == PM_OK) status = gguf_writer_open(out, &r.out);
+    if (status == PM_OK) {
+        put_metadata(&r, file_type);
+        status = put_tensors(&r);
+    }
+    if (status == PM_OK) {
+        status = gguf_writer_commit(r.out);
+    } else if (r.out) {
+        gguf_writer_abort(r.out);
+    }
+    gguf_close(file);
+    if (status != PM_OK) return status;
+    if (r.n_fallbacks == 0) return error_set(PM_OK, "%s", "");
+    return error_set(PM_OK,
+                     "%s: %" PRIu32 " matrices are F16: their rows are no whole number of %s's "
+                     "blocks of %" PRIu32,
+                     out, r.n_fallbacks, r.to->name, r.to->block_values);
+}
