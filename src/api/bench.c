@@ -184,11 +184,6 @@ static uint32_t largest_context(const bench *b)
     return most;
 }
 
-static const char *kv_name(const plan_set *set)
-{
-    return set->kv_type == QUANT_F32 ? "f32" : set->kv_type == QUANT_F16 ? "f16" : "q8_0";
-}
-
 static pm_status report(const pm_model *pm, const session *s, const bench *b, char **json)
 {
     const plan_set *set = session_plan(s);
@@ -202,7 +197,7 @@ static pm_status report(const pm_model *pm, const session *s, const bench *b, ch
                 json_put(o, "threads", json_integer(pm->n_threads)) &&
                 json_put(o, "batch", json_size(set->n_batch)) &&
                 json_put(o, "n_ctx", json_size(set->n_ctx)) &&
-                json_put(o, "kv_type", json_word(kv_name(set))) &&
+                json_put(o, "kv_type", json_word(params_kv_name(set->kv_type))) &&
                 json_put(o, "build", build_json()) &&
                 json_put(o, "seed", json_size(b->params.seed)) &&
                 json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&

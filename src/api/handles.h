@@ -45,6 +45,7 @@ struct pm_generation {
 pm_status params_n_ctx(const model *m, const pm_options *o, uint32_t *n_ctx);
 // The plan's options on this executor: "reference" has defaults of its own.
 pm_status params_plan(const model *m, const char *device, const pm_options *o, plan_options *out);
+const char *params_kv_name(quant_type kv_type); // "f16": a value of the option kv-type
 // Options, else the file's general.sampling.* keys (m may be NULL), else the defaults. *biases is
 // released with free; out->biases points to it.
 pm_status params_sampler(const model *m, const pm_options *o, sampler_params *out,

@@ -153,7 +153,7 @@ static json_t *context_json(const model *m, const pm_options *o, pm_status *stat
     json_t *c = json_object();
     bool good = json_put(c, "n_ctx", json_size(how.n_ctx)) &&
                 json_put(c, "kv_bytes", known ? json_size(bytes) : json_null()) &&
-                json_put(c, "kv_type", json_word(quant_format_of(how.kv_type)->name)) &&
+                json_put(c, "kv_type", json_word(params_kv_name(how.kv_type))) &&
                 json_put(c, "n_ctx_train", json_size(m->n_ctx_train));
     if (good) return c;
     json_decref(c);

@@ -55,6 +55,11 @@ pm_status params_plan(const model *m, const char *device, const pm_options *o, p
     return PM_OK;
 }
 
+const char *params_kv_name(quant_type kv_type)
+{
+    return kv_type == QUANT_F32 ? "f32" : kv_type == QUANT_F16 ? "f16" : "q8_0";
+}
+
 // ---- sampler ----------------------------------------------------------------------------------
 
 // Options that a key of the file gives a default to, with where the value goes.

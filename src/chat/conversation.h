@@ -17,6 +17,7 @@ typedef struct conversation_params {
     gguf_string own_template; // the model's; data NULL: it has none
     const char *replacement;  // NULL, the name of a built-in template, or a file
     conversation_think think; // the template's variable enable_thinking
+    double now;               // what strftime_now shows, see tmpl_render; negative: the clock
 } conversation_params;
 
 // The vocabulary outlives the conversation. PM_ERROR_FILE: the template does not parse, or the file

@@ -1,0 +1,199 @@
+// A conversation on a session: each answer evaluates only what the cache does not hold yet.
+#include "chat/conversation.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/handles.h"
+
+struct pm_chat {
+    pm_session *session;
+    conversation *c;
+    pm_options *options; // a copy: sampler and generation options of every answer
+    pm_generation *reply;
+    uint64_t n_answers; // the k-th answer draws with seed + k
+    size_t n_reused, n_new;
+};
+
+static pm_status copy_options(const pm_options *from, pm_options **out)
+{
+    pm_options *copy = pm_options_create();
+    pm_status status = copy ? PM_OK : error_memory("options", 0);
+    for (size_t i = 0; status == PM_OK && i < n_option_rows; i++) {
+        const char *name = option_table[i].name;
+        for (size_t j = 0; status == PM_OK && j < options_n_values(from, name); j++) {
+            status = pm_options_set(copy, name, options_value(from, name, j));
+        }
+    }
+    if (status == PM_OK) {
+        *out = copy;
+    } else {
+        pm_options_destroy(copy);
+    }
+    return status;
+}
+
+static conversation_think think_of(const pm_options *o)
+{
+    if (pm_options_is_set(o, "think")) return options_is_on(o, "think") ? THINK_ON : THINK_OFF;
+    if (pm_options_is_set(o, "no-think"))
+        return options_is_on(o, "no-think") ? THINK_OFF : THINK_ON;
+    return THINK_UNSET;
+}
+
+pm_status pm_chat_create(pm_session *ps, const pm_options *options, pm_chat **out)
+{
+    const model *m = ps->model->m;
+    if (!m->vocab) return error_set(PM_ERROR_FILE, "%s: has no vocabulary", gguf_path(m->file));
+    conversation_params params = {.think = think_of(options), .now = -1};
+    if (pm_options_is_set(options, "template")) {
+        params.replacement = pm_options_get(options, "template");
+    }
+    params.own_template.data = pm_model_template(ps->model, &params.own_template.len);
+    pm_chat *chat = calloc(1, sizeof *chat);
+    if (!chat) return error_memory("a chat", sizeof *chat);
+    chat->session = ps;
+    pm_status status = copy_options(options, &chat->options);
+    if (status == PM_OK) status = conversation_open(m->vocab, &params, &chat->c);
+    if (status == PM_OK) {
+        *out = chat;
+    } else {
+        pm_chat_destroy(chat);
+    }
+    return status;
+}
+
+void pm_chat_destroy(pm_chat *chat)
+{
+    if (!chat) return;
+    pm_generation_destroy(chat->reply);
+    conversation_close(chat->c);
+    pm_options_destroy(chat->options);
+    free(chat);
+}
+
+const char *pm_chat_template_name(const pm_chat *chat)
+{
+    return conversation_template_name(chat->c);
+}
+
+pm_status pm_chat_add(pm_chat *chat, const char *role, const char *content)
+{
+    return conversation_add(chat->c, role, content, strlen(content));
+}
+
+pm_status pm_chat_set_messages(pm_chat *chat, const char *json)
+{
+    return conversation_set(chat->c, json);
+}
+
+pm_status pm_chat_messages(const pm_chat *chat, char **json)
+{
+    return json_take(json_deep_copy(conversation_messages(chat->c)), json);
+}
+
+size_t pm_chat_n_messages(const pm_chat *chat)
+{
+    return conversation_n_messages(chat->c);
+}
+
+void pm_chat_truncate(pm_chat *chat, size_t n_messages)
+{
+    conversation_truncate(chat->c, n_messages);
+}
+
+pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size_t *n)
+{
+    return conversation_render(chat->c, NULL, generation_prompt != 0, text, n);
+}
+
+// ---- answers ----------------------------------------------------------------------------------
+
+// Ids of the prompt. Where they leave no room for an answer the oldest turns go, until a quarter of
+// the context is free; where only the last turn is left it may fill more. The conversation loses
+// those messages only when this succeeds.
+static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
+{
+    size_t n_ctx = session_n_ctx(chat->session->s), n_all = 0;
+    *n_dropped = 0;
+    for (size_t turns = 0;; turns++) {
+        json_t *messages = NULL;
+        size_t dropped = 0;
+        if (!conversation_without(chat->c, turns, &messages, &dropped)) break;
+        text_ids attempt = {0};
+        pm_status status = conversation_ids(chat->c, messages, true, &attempt);
+        if (status != PM_OK) {
+            json_decref(messages);
+            text_ids_free(&attempt);
+            return status;
+        }
+        if (turns == 0) n_all = attempt.n;
+        bool enough = attempt.n < n_ctx && (turns == 0 || attempt.n <= n_ctx - n_ctx / 4);
+        json_t *shorter = NULL;
+        size_t unused;
+        bool last = !conversation_without(chat->c, turns + 1, &shorter, &unused);
+        json_decref(shorter);
+        if (enough || (last && attempt.n <= n_ctx)) {
+            conversation_replace(chat->c, messages);
+            *ids = attempt;
+            *n_dropped = dropped;
+            return PM_OK;
+        }
+        json_decref(messages);
+        n_all = attempt.n;
+        text_ids_free(&attempt);
+    }
+    return error_set(PM_ERROR_USAGE,
+                     "the last message with its prompt has %zu tokens, the context holds %zu "
+                     "(a larger one: option 'ctx')",
+                     n_all, n_ctx);
+}
+
+pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out)
+{
+    if (conversation_n_messages(chat->c) == 0) {
+        return error_set(PM_ERROR_USAGE, "the conversation is empty");
+    }
+    text_ids ids = {0};
+    size_t dropped = 0;
+    pm_status status = fit_prompt(chat, &ids, &dropped);
+    if (status == PM_OK) {
+        pm_generation *reply = NULL;
+        status =
+            start_generation(chat->session, chat->options, ids.ids, ids.n, chat->n_answers, &reply);
+        if (status == PM_OK) {
+            pm_generation_destroy(chat->reply);
+            chat->reply = reply;
+            chat->n_answers++;
+            chat->n_reused = generation_n_cached(reply->g);
+            chat->n_new = ids.n - chat->n_reused;
+            if (n_dropped) *n_dropped = dropped;
+            *out = reply;
+        }
+    }
+    text_ids_free(&ids);
+    return status;
+}
+
+pm_status pm_chat_finish(pm_chat *chat)
+{
+    if (!chat->reply) return error_set(PM_ERROR_USAGE, "there is no answer to finish");
+    size_t n;
+    const char *text = pm_generation_text(chat->reply, &n);
+    pm_status status = conversation_add(chat->c, "assistant", text, n);
+    if (status != PM_OK) return status;
+    pm_generation_destroy(chat->reply);
+    chat->reply = NULL;
+    return PM_OK;
+}
+
+size_t pm_chat_n_reused(const pm_chat *chat)
+{
+    return chat->n_reused;
+}
+
+size_t pm_chat_n_new(const pm_chat *chat)
+{
+    return chat->n_new;
+}
