@@ -16,6 +16,52 @@ struct push_add {
     uint out_col, out_stride;
 };
 
+#ifdef VULKAN
+const uint NONE = 0xffffffffu; // a missing offset; UINT32_MAX in C
+#endif
+
+struct push_norm {
+    uint n, layer_norm, out_q8, has_residual;
+    uint x_col, x_stride;
+    uint residual_col, residual_stride;
+    uint out_col, out_stride;
+    uint weight, bias; // words in the vectors' range; NONE: no bias
+    float eps;
+};
+
+struct push_activate {
+    uint n, fn, has_up, out_q8;
+    uint x_col, x_stride;
+    uint up_col, up_stride;
+    uint out_col, out_stride;
+};
+
+// Heads [first_head, first_head + n_heads) of [slot][head_kv] lie in the bound pieces.
+struct push_rope_kv {
+    uint stride, q_col, k_col, v_col;
+    uint n_head, n_head_kv, head_dim, n_ctx;
+    uint n_rot, neox;
+    uint q_norm, k_norm; // words in the table's range; NONE: no norm
+    float eps;
+    uint first_head, n_heads, write_q;
+};
+
+struct push_attend {
+    uint q_col, q_stride;
+    uint out_col, out_stride;
+    uint n_head, n_head_kv, group, head_dim, n_ctx; // group: n_head / n_head_kv
+    uint first_head;                                // of the bound pieces
+    uint window, n_splits, split; // split: keys of a part, a multiple of the tile
+    uint direct; // 1: attend writes the result, 0: partial results for attend_merge
+    uint out_q8; // of attend_merge
+    float scale, softcap;
+};
+
+// Marked rows [first_row, first_row + n_rows) have their logits in the bound piece.
+struct push_pick {
+    uint n_vocab, first_row, n_rows;
+};
+
 #ifndef VULKAN
 #undef uint
 #endif

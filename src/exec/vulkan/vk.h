@@ -258,8 +258,17 @@ vk_range vk_weight_vector(const exec_weights *w, int tensor);
 // by row, K and V by slot and head).
 typedef struct vk_store {
     uint32_t n_pieces, rows_per_piece;
-    vk_range *pieces; // n_pieces; NULL: not in this state
+    uint64_t row_bytes; // on the device: of q8 rows more than the plan's
+    vk_range *pieces;   // n_pieces; NULL: not in this state
 } vk_store;
+
+// Rows of q8 (activations and the q8_0 cache) have a layout of their own on the device, of whole
+// words: n/4 words of quants, then n/32 scales as f32 (shaders/q8.glsl). exec.read and exec.write
+// speak of Q8_0 blocks, as the plan does.
+static inline uint32_t vk_q8_row_words(uint32_t n)
+{
+    return n / 4 + n / QUANT_Q8_VALUES;
+}
 
 struct exec {
     exec_weights *weights;
@@ -288,5 +297,6 @@ pm_status vk_emit_op(exec *e, vk_recording *r, const plan_op *op, vk_extent exte
 uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set);
 // Refuses what can't be run (formats, shapes) before anything is allocated.
 pm_status vk_check_op(const vk_device *d, const plan_set *set, const plan_op *op);
+pm_status vk_check_linear(const vk_device *d, const plan_op *op); // of linear.c's operations
 
 #endif

@@ -93,12 +93,17 @@ static uint32_t rows_together(const plan_set *set, int buffer)
     return buffer == PLAN_LOGITS || buffer == PLAN_PICK ? 1 : set->bufs[buffer].rows;
 }
 
+static uint64_t device_row_bytes(const plan_buf *b)
+{
+    return b->type == QUANT_Q8_0 ? 4 * (uint64_t)vk_q8_row_words(b->width) : b->row_bytes;
+}
+
 static pm_status cut_buffer(exec *e, int buffer)
 {
     const plan_buf *b = &e->set->bufs[buffer];
-    uint64_t most = vk_largest_range(e->device);
+    uint64_t most = vk_largest_range(e->device), row_bytes = device_row_bytes(b);
     uint32_t unit = rows_together(e->set, buffer);
-    uint64_t unit_bytes = unit * b->row_bytes;
+    uint64_t unit_bytes = unit * row_bytes;
     if (unit_bytes > most)
         return error_set(PM_ERROR_DEVICE,
                          "%s: buffer '%s' of %llu bytes does not fit the %llu bytes of a binding "
@@ -108,6 +113,7 @@ static pm_status cut_buffer(exec *e, int buffer)
     uint32_t units = b->rows / unit;
     uint64_t per_piece = most / unit_bytes < units ? most / unit_bytes : units;
     vk_store *s = &e->bufs[buffer];
+    s->row_bytes = row_bytes;
     s->rows_per_piece = (uint32_t)per_piece * unit;
     s->n_pieces = (b->rows + s->rows_per_piece - 1) / s->rows_per_piece;
     s->pieces = calloc(s->n_pieces, sizeof *s->pieces);
@@ -116,7 +122,7 @@ static pm_status cut_buffer(exec *e, int buffer)
         uint32_t row = i * s->rows_per_piece;
         uint32_t rows = b->rows - row < s->rows_per_piece ? b->rows - row : s->rows_per_piece;
         // the item's number stands in for the range until the arena is made
-        s->pieces[i].offset = vk_arena_add(&e->arena, rows * b->row_bytes);
+        s->pieces[i].offset = vk_arena_add(&e->arena, rows * row_bytes);
     }
     return PM_OK;
 }
@@ -143,6 +149,85 @@ static pm_status check_ops(const vk_device *d, const plan_set *set, uint32_t fir
     return PM_OK;
 }
 
+// Bytes of the per-head norm weights of all layers, [layer][Q, K][head_dim]; 0 where there are
+// none.
+static uint64_t head_norm_bytes(const plan_set *set)
+{
+    const plan *p = &set->buckets[0];
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].kind == PLAN_ROPE_KV && p->ops[i].u.rope_kv.q_norm.tensor >= 0)
+            return (uint64_t)set->n_layer * 2 * set->head_dim * sizeof(float);
+    return 0;
+}
+
+static uint32_t n_constants(const plan_set *set)
+{
+    return set->n_tensors - set->n_model_tensors + 1; // the last has no angles
+}
+
+static uint64_t angle_bytes(const plan_set *set, uint32_t constant)
+{
+    if (constant + 1 == n_constants(set)) return 0;
+    const plan_tensor *t = &set->tensors[set->n_model_tensors + constant];
+    return t->rows * t->row_bytes;
+}
+
+static pm_status add_constants(exec *e)
+{
+    uint64_t norms = head_norm_bytes(e->set);
+    for (uint32_t i = 0; i < n_constants(e->set); i++) {
+        uint64_t bytes = angle_bytes(e->set, i) + norms;
+        if (bytes > vk_largest_range(e->device))
+            return error_set(PM_ERROR_DEVICE,
+                             "%s: the table of rotations does not fit a binding (try a smaller "
+                             "--ctx)",
+                             e->device->title);
+        vk_arena_add(&e->arena, bytes ? bytes : 16);
+    }
+    return PM_OK;
+}
+
+// The norm weights of this state's layers behind the angles of every table.
+static pm_status copy_head_norms(exec *e, const plan_rope_kv *k, int layer)
+{
+    plan_vector vectors[] = {k->q_norm, k->k_norm};
+    uint64_t bytes = k->head_dim * sizeof(float);
+    float *values = malloc(bytes);
+    pm_status status = values ? PM_OK : error_memory("head norms", bytes);
+    for (int v = 0; v < 2 && status == PM_OK; v++) {
+        if (vectors[v].tensor < 0) continue;
+        vk_range from = vk_weight_vector(e->weights, vectors[v].tensor);
+        status = vk_download(e->device, from.buffer, from.offset + vectors[v].first * sizeof(float),
+                             values, bytes);
+        for (uint32_t i = 0; i < n_constants(e->set) && status == PM_OK; i++) {
+            uint64_t at = angle_bytes(e->set, i) + (2 * (uint64_t)layer + (uint64_t)v) * bytes;
+            status = vk_upload(e->device, e->constants[i].buffer, e->constants[i].offset + at,
+                               values, bytes);
+        }
+    }
+    free(values);
+    return status;
+}
+
+static pm_status fill_constants(exec *e, uint32_t first_layer, uint32_t end_layer)
+{
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i + 1 < n_constants(e->set) && status == PM_OK; i++) {
+        const plan_tensor *t = &e->set->tensors[e->set->n_model_tensors + i];
+        status = vk_upload(e->device, e->constants[i].buffer, e->constants[i].offset, t->values,
+                           angle_bytes(e->set, i));
+    }
+    const plan *p = &e->set->buckets[0];
+    for (uint32_t i = 0; i < p->n_ops && status == PM_OK; i++) {
+        const plan_op *op = &p->ops[i];
+        if (op->kind != PLAN_ROPE_KV || (uint32_t)op->layer < first_layer ||
+            (uint32_t)op->layer >= end_layer)
+            continue;
+        status = copy_head_norms(e, &op->u.rope_kv, op->layer);
+    }
+    return status;
+}
+
 // Announces everything to the arena, makes it, clears it, fills the constants.
 static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
 {
@@ -150,19 +235,15 @@ static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
     pm_status status = PM_OK;
     for (uint32_t i = 0; status == PM_OK && i < set->n_bufs; i++)
         if (is_ours(&set->bufs[i], first_layer, end_layer)) status = cut_buffer(e, (int)i);
-    if (status != PM_OK) return status;
-    uint32_t n_constants = set->n_tensors - set->n_model_tensors;
     size_t first_constant = e->arena.n_items;
-    for (uint32_t i = 0; i < n_constants; i++) {
-        const plan_tensor *t = &set->tensors[set->n_model_tensors + i];
-        uint64_t bytes = t->rows * t->row_bytes;
-        if (bytes > vk_largest_range(e->device))
-            return error_set(PM_ERROR_DEVICE,
-                             "%s: '%s' does not fit a binding (try a smaller --ctx)",
-                             e->device->title, t->name);
-        vk_arena_add(&e->arena, bytes);
-    }
+    if (status == PM_OK) status = add_constants(e);
     uint64_t scratch = vk_scratch_bytes(e->device, set);
+    if (status == PM_OK && scratch > vk_largest_range(e->device))
+        status = error_set(PM_ERROR_DEVICE,
+                           "%s: attention's partial results do not fit a binding (try a smaller "
+                           "--batch or --ctx)",
+                           e->device->title);
+    if (status != PM_OK) return status;
     size_t scratch_item = vk_arena_add(&e->arena, scratch ? scratch : 16);
     status = vk_arena_make(e->device, &e->arena, "a session's buffers");
     if (status != PM_OK) return status;
@@ -173,13 +254,9 @@ static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
         for (uint32_t p = 0; p < e->bufs[i].n_pieces; p++)
             e->bufs[i].pieces[p] = vk_arena_range(&e->arena, e->bufs[i].pieces[p].offset);
     e->scratch = vk_arena_range(&e->arena, scratch_item);
-    for (uint32_t i = 0; i < n_constants && status == PM_OK; i++) {
-        const plan_tensor *t = &set->tensors[set->n_model_tensors + i];
-        vk_range range = vk_arena_range(&e->arena, first_constant + i);
-        e->constants[i] = range;
-        status = vk_upload(e->device, range.buffer, range.offset, t->values, range.bytes);
-    }
-    return status;
+    for (uint32_t i = 0; i < n_constants(set); i++)
+        e->constants[i] = vk_arena_range(&e->arena, first_constant + i);
+    return status == PM_OK ? fill_constants(e, first_layer, end_layer) : status;
 }
 
 static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t first_layer,
@@ -318,14 +395,12 @@ static pm_status copy_in(vk_device *d, const vk_buffer *b, uint64_t offset, void
     return vk_upload(d, b, offset, host, n);
 }
 
-// Walks the pieces that hold [offset, offset + n).
-static pm_status copy_buffer(exec *e, int buffer, uint64_t offset, char *host, uint64_t n,
+// Walks the pieces that hold bytes [offset, offset + n) of a buffer's device layout.
+static pm_status copy_device(exec *e, int buffer, uint64_t offset, char *host, uint64_t n,
                              copy_fn copy)
 {
-    const plan_buf *b = &e->set->bufs[buffer];
     const vk_store *s = &e->bufs[buffer];
-    assert(s->pieces && size_in_range(offset, n, b->bytes));
-    uint64_t piece_bytes = s->rows_per_piece * b->row_bytes;
+    uint64_t piece_bytes = s->rows_per_piece * s->row_bytes;
     while (n > 0) {
         vk_range piece = s->pieces[offset / piece_bytes];
         uint64_t in_piece = offset % piece_bytes, part = piece_bytes - in_piece;
@@ -339,17 +414,81 @@ static pm_status copy_buffer(exec *e, int buffer, uint64_t offset, char *host, u
     return PM_OK;
 }
 
+// Rows of q8: Q8_0 blocks outside, quants and then scales on the device.
+static void blocks_of_row(const uint32_t *row, uint32_t n, uint8_t *blocks)
+{
+    const uint8_t *quants = (const uint8_t *)row;
+    const float *scales = (const float *)(row + n / 4);
+    for (uint32_t b = 0; b < n / QUANT_Q8_VALUES; b++) {
+        uint16_t d = quant_f32_to_f16(scales[b]);
+        memcpy(blocks + (size_t)b * QUANT_Q8_BYTES, &d, sizeof d);
+        memcpy(blocks + (size_t)b * QUANT_Q8_BYTES + sizeof d, quants + (size_t)b * QUANT_Q8_VALUES,
+               QUANT_Q8_VALUES);
+    }
+}
+
+static void row_of_blocks(const uint8_t *blocks, uint32_t n, uint32_t *row)
+{
+    uint8_t *quants = (uint8_t *)row;
+    float *scales = (float *)(row + n / 4);
+    for (uint32_t b = 0; b < n / QUANT_Q8_VALUES; b++) {
+        uint16_t d;
+        memcpy(&d, blocks + (size_t)b * QUANT_Q8_BYTES, sizeof d);
+        scales[b] = quant_f16_to_f32(d);
+        memcpy(quants + (size_t)b * QUANT_Q8_VALUES, blocks + (size_t)b * QUANT_Q8_BYTES + sizeof d,
+               QUANT_Q8_VALUES);
+    }
+}
+
+// Row by row through both layouts; `write`: the part that is not written is read first.
+static pm_status copy_q8(exec *e, int buffer, uint64_t offset, char *host, uint64_t n, bool write)
+{
+    const plan_buf *b = &e->set->bufs[buffer];
+    uint64_t device_bytes = e->bufs[buffer].row_bytes;
+    uint32_t *row = malloc(device_bytes);
+    uint8_t *blocks = malloc(b->row_bytes);
+    pm_status status = row && blocks ? PM_OK : error_memory("a row", device_bytes);
+    while (status == PM_OK && n > 0) {
+        uint64_t at = offset / b->row_bytes * device_bytes, in_row = offset % b->row_bytes;
+        uint64_t part = b->row_bytes - in_row < n ? b->row_bytes - in_row : n;
+        status = copy_device(e, buffer, at, (char *)row, device_bytes, vk_download);
+        if (status != PM_OK) break;
+        blocks_of_row(row, b->width, blocks);
+        memcpy(write ? (char *)blocks + in_row : host, write ? host : (char *)blocks + in_row,
+               part);
+        if (write) {
+            row_of_blocks(blocks, b->width, row);
+            status = copy_device(e, buffer, at, (char *)row, device_bytes, copy_in);
+        }
+        offset += part;
+        host += part;
+        n -= part;
+    }
+    free(row);
+    free(blocks);
+    return status;
+}
+
+static pm_status copy_buffer(exec *e, int buffer, uint64_t offset, char *host, uint64_t n,
+                             bool write)
+{
+    const plan_buf *b = &e->set->bufs[buffer];
+    assert(e->bufs[buffer].pieces && size_in_range(offset, n, b->bytes));
+    (void)b;
+    pm_status status = vk_alive(e->device);
+    if (status != PM_OK) return status;
+    if (b->type == QUANT_Q8_0) return copy_q8(e, buffer, offset, host, n, write);
+    return copy_device(e, buffer, offset, host, n, write ? copy_in : vk_download);
+}
+
 static pm_status vulkan_read(exec *e, int buffer, uint64_t offset, void *dst, uint64_t n)
 {
-    pm_status status = vk_alive(e->device);
-    return status == PM_OK ? copy_buffer(e, buffer, offset, dst, n, vk_download) : status;
+    return copy_buffer(e, buffer, offset, dst, n, false);
 }
 
 static pm_status vulkan_write(exec *e, int buffer, uint64_t offset, const void *src, uint64_t n)
 {
-    pm_status status = vk_alive(e->device);
-    if (status != PM_OK) return status;
-    return copy_buffer(e, buffer, offset, (char *)(uintptr_t)src, n, copy_in);
+    return copy_buffer(e, buffer, offset, (char *)(uintptr_t)src, n, true);
 }
 
 const exec_kind exec_vulkan = {.name = "vulkan",
