@@ -110,7 +110,19 @@ void os_interrupts_catch(void);
 void os_pipe_errors(void); // only the second half
 int os_interrupts(void);   // how many so far
 void os_interrupts_clear(void);
-// Ends the process as if the interrupt had not been caught (exit status 130).
+// `run(arg)` is called inside the signal handler with each interrupt: it may do what such code may.
+void os_interrupts_call(void (*run)(void *arg), void *arg);
+// Ends the process as if the interrupt had not been caught (exit status 130). Also from a handler.
 void os_die_by_interrupt(void);
+// Gives a closed stdin, stdout or stderr a descriptor that reads as empty and can't be written, so
+// that no file opened later takes its number.
+void os_standard_streams(void);
+// Remembers how the terminal of stdin is set: an end by a signal puts it back.
+void os_terminal_keep(void);
+// Was the process stopped and continued since the last call?
+bool os_continued(void);
+enum { OS_READ_END = -1, OS_READ_SIGNAL = -2 };
+// One byte, 0 to 255, or why there is none.
+int os_read_byte(int fd);
 
 #endif

@@ -17,6 +17,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <termios.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -589,12 +590,17 @@ int os_terminal_width(void)
     return 80;
 }
 
-static volatile sig_atomic_t interrupts;
+static volatile sig_atomic_t interrupts, continued;
+static void (*volatile interrupt_run)(void *arg);
+static void *volatile interrupt_arg;
+static struct termios kept_terminal;
+static volatile sig_atomic_t terminal_is_kept;
 
 static void on_interrupt(int signal_number)
 {
     (void)signal_number;
     interrupts = interrupts + 1;
+    if (interrupt_run) interrupt_run(interrupt_arg);
 }
 
 void os_pipe_errors(void)
@@ -610,6 +616,13 @@ void os_interrupts_catch(void)
     os_pipe_errors();
 }
 
+void os_interrupts_call(void (*run)(void *arg), void *arg)
+{
+    interrupt_run = NULL;
+    interrupt_arg = arg;
+    interrupt_run = run;
+}
+
 int os_interrupts(void)
 {
     return interrupts;
@@ -620,8 +633,60 @@ void os_interrupts_clear(void)
     interrupts = 0;
 }
 
+// Inside a handler the signal waits until the handler has returned.
+static void die_by(int signal_number)
+{
+    if (terminal_is_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
+    signal(signal_number, SIG_DFL);
+    raise(signal_number);
+}
+
 void os_die_by_interrupt(void)
 {
-    signal(SIGINT, SIG_DFL);
-    raise(SIGINT);
+    die_by(SIGINT);
+}
+
+static void on_continue(int signal_number)
+{
+    (void)signal_number;
+    continued = 1;
+}
+
+bool os_continued(void)
+{
+    bool was = continued != 0;
+    continued = 0;
+    return was;
+}
+
+void os_terminal_keep(void)
+{
+    static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT};
+    if (tcgetattr(STDIN_FILENO, &kept_terminal) != 0) return;
+    terminal_is_kept = 1;
+    for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
+        struct sigaction action = {.sa_handler = die_by}, before;
+        // What is ignored (nohup) stays so.
+        if (sigaction(ends[k], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+            sigaction(ends[k], &action, NULL);
+    }
+    struct sigaction action = {.sa_handler = on_continue};
+    sigaction(SIGCONT, &action, NULL);
+}
+
+void os_standard_streams(void)
+{
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++) {
+        if (fcntl(fd, F_GETFD) != -1 || errno != EBADF) continue;
+        // The lowest free number is this one. Read-only, so that writing fails as on a closed one.
+        if (open("/dev/null", O_RDONLY) != fd) return;
+    }
+}
+
+int os_read_byte(int fd)
+{
+    unsigned char byte;
+    ssize_t got = read(fd, &byte, 1);
+    if (got == 1) return byte;
+    return got < 0 && errno == EINTR ? OS_READ_SIGNAL : OS_READ_END;
 }
