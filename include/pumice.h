@@ -150,6 +150,7 @@ PM_API pm_status pm_detokenize(const pm_model *model, const int32_t *ids, size_t
                                char **text, size_t *n_text);
 PM_API int pm_token_is_end(const pm_model *model, int32_t id); // ends a generation
 PM_API int32_t pm_token_bos(const pm_model *model);            // -1: none
+PM_API int32_t pm_token_eos(const pm_model *model);            // -1: none
 
 // ---- templates --------------------------------------------------------------------------------
 
@@ -171,6 +172,9 @@ PM_API pm_status pm_parse_time(const char *text, double *now);
 PM_API pm_status pm_session_create(pm_model *model, const pm_options *options,
                                    pm_session **session);
 PM_API void pm_session_destroy(pm_session *session);
+// What pm_session_create would make of these options, before any memory is taken.
+PM_API pm_status pm_session_size(const pm_model *model, const pm_options *options, int32_t *n_ctx,
+                                 uint64_t *kv_bytes);
 
 PM_API int32_t pm_session_n_ctx(const pm_session *session);
 PM_API int32_t pm_session_n_past(const pm_session *session); // tokens in the cache
@@ -192,7 +196,7 @@ PM_API pm_status pm_session_rewind(pm_session *session, int32_t n_past);
 PM_API void pm_session_keep_hidden(pm_session *session, int keep);
 PM_API const float *pm_session_hidden(const pm_session *session, int layer); // -1: layer 0's input
 // Ends a running eval at its next chunk. May be called from any thread and from a signal handler;
-// cleared by the eval that it ended.
+// cleared by the eval that it ended, and when a generation starts.
 PM_API void pm_session_interrupt(pm_session *session);
 
 // ---- sampling ---------------------------------------------------------------------------------

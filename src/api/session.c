@@ -1,6 +1,7 @@
 // Sessions, sampling, generation.
 #include "engine/session.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "api/handles.h"
@@ -23,6 +24,22 @@ pm_status pm_session_create(pm_model *pm, const pm_options *options, pm_session 
         free(ps);
     }
     return status;
+}
+
+pm_status pm_session_size(const pm_model *pm, const pm_options *options, int32_t *n_ctx,
+                          uint64_t *kv_bytes)
+{
+    plan_options how;
+    pm_status status = params_plan(pm->m, pm->device, options, &how);
+    if (status != PM_OK) return status;
+    uint64_t bytes;
+    if (!plan_kv_bytes(pm->m, how.n_ctx, how.n_slots, how.kv_type, &bytes)) {
+        return error_set(PM_ERROR_RUN, "the KV cache of a context of %" PRIu32 " has no size",
+                         how.n_ctx);
+    }
+    *n_ctx = (int32_t)how.n_ctx;
+    *kv_bytes = bytes;
+    return PM_OK;
 }
 
 void pm_session_destroy(pm_session *ps)

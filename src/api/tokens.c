@@ -81,3 +81,8 @@ int32_t pm_token_bos(const pm_model *pm)
 {
     return pm->m->vocab ? text_special_ids(pm->m->vocab)->bos : TEXT_NO_TOKEN;
 }
+
+int32_t pm_token_eos(const pm_model *pm)
+{
+    return pm->m->vocab ? text_special_ids(pm->m->vocab)->eos : TEXT_NO_TOKEN;
+}

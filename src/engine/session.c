@@ -357,6 +357,7 @@ uint32_t session_reuse(session *s, const int32_t *prompt, size_t n)
     uint32_t kept = 0;
     while (kept < s->n_past && kept + 1 < n && s->tokens[kept] == prompt[kept]) kept++;
     session_rewind(s, kept);
+    atomic_store(&s->interrupt, false); // it was meant for what ran before
     return kept;
 }
 

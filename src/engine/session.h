@@ -32,7 +32,7 @@ const float *session_logits(const session *s, size_t index);
 // Forgets the tokens from n_past on (at most session_n_past), and all logits.
 void session_rewind(session *s, uint32_t n_past);
 // Keeps of a prompt what the cache holds already and rewinds to it; at least the last token is left
-// to evaluate. Returns how many tokens are kept.
+// to evaluate. An interrupt that came before is forgotten. Returns how many tokens are kept.
 uint32_t session_reuse(session *s, const int32_t *prompt, size_t n);
 
 void session_keep_hidden(session *s, bool keep);
