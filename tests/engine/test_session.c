@@ -182,14 +182,20 @@ static void segments_give_the_same_bits(void **state)
     int32_t *ids = test_prompt_ids(golden, 0, &n);
     model *m = NULL;
     assert_ok(model_open(test_data("golden/smollm3-tied.f32.gguf"), &(model_options){0}, &m));
-    weights_part one[] = {{.kind = &exec_reference, .params = {1, NULL}, .end_layer = m->n_layer}};
-    weights_part two[] = {
-        {.kind = &exec_reference, .params = {1, NULL}, .end_layer = 2},
-        {.kind = &exec_reference, .params = {1, NULL}, .first_layer = 2, .end_layer = m->n_layer}};
+    weights_part one[] = {
+        {.kind = &exec_reference, .params = {.n_threads = 1}, .end_layer = m->n_layer}};
+    weights_part two[] = {{.kind = &exec_reference, .params = {.n_threads = 1}, .end_layer = 2},
+                          {.kind = &exec_reference,
+                           .params = {.n_threads = 1},
+                           .first_layer = 2,
+                           .end_layer = m->n_layer}};
     weights_part three[] = {
-        {.kind = &exec_reference, .params = {1, NULL}, .end_layer = 1},
-        {.kind = &exec_reference, .params = {1, NULL}, .first_layer = 1, .end_layer = 4},
-        {.kind = &exec_reference, .params = {1, NULL}, .first_layer = 4, .end_layer = m->n_layer}};
+        {.kind = &exec_reference, .params = {.n_threads = 1}, .end_layer = 1},
+        {.kind = &exec_reference, .params = {.n_threads = 1}, .first_layer = 1, .end_layer = 4},
+        {.kind = &exec_reference,
+         .params = {.n_threads = 1},
+         .first_layer = 4,
+         .end_layer = m->n_layer}};
     const weights_part *splits[] = {one, two, three};
     plan_options o = {.n_ctx = 64, .n_slots = 1, .n_batch = 8, .kv_type = QUANT_F16};
     weights *w[3];
