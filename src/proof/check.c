@@ -1,0 +1,562 @@
+#include "proof/check.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "proof/side.h"
+
+// Bounds by what the op computes with; the worst values seen on SmolLM2 and Qwen2.5-Coder stand in
+// docs/check.md. They are never loosened to pass.
+static const double bound_f32 = 1e-6, bound_q8 = 1e-5;
+
+typedef struct checker {
+    const check_options *o;
+    check_result *result;
+    side dev;
+    side ref; // isolated: the same op forms and cache type
+    side f32; // lockstep: act=f32, f32 cache
+    plan_step step;
+    uint32_t cap_ops;
+    float *a, *b; // [widest]
+    uint32_t widest;
+} checker;
+
+// ---- comparing --------------------------------------------------------------------------------
+
+typedef struct tally {
+    uint64_t compared, nonfinite;
+    double error, norm, max_abs;
+} tally;
+
+static void compare(tally *t, const float *expected, const float *found, uint32_t n)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        double e = (double)expected[i], f = (double)found[i];
+        t->compared++;
+        if (!isfinite(f) || !isfinite(e)) {
+            t->nonfinite++;
+            continue;
+        }
+        t->error += (e - f) * (e - f);
+        t->norm += e * e;
+        t->max_abs = fmax(t->max_abs, fabs(e - f));
+    }
+}
+
+// Normalised mean squared error; a floor of 1e-20 a value covers references of zeros.
+static double nmse(const tally *t)
+{
+    return t->compared ? t->error / (t->norm + 1e-20 * (double)t->compared) : INFINITY;
+}
+
+// ---- views ------------------------------------------------------------------------------------
+
+// Calls `each` for every piece of rows that a view of this step covers: row buffers row by row,
+// caches the rows written at the step's positions, logits the marked rows.
+typedef pm_status (*view_fn)(checker *c, int buffer, uint64_t row, uint32_t col, uint32_t n,
+                             void *arg);
+
+static pm_status each_row(checker *c, plan_view v, view_fn each, void *arg)
+{
+    const plan_set *set = c->ref.set;
+    pm_status status = PM_OK;
+    uint32_t rows = v.buf == PLAN_LOGITS ? c->step.n_logits : c->step.n_rows;
+    if (v.buf < PLAN_KV) {
+        for (uint32_t r = 0; r < rows && status == PM_OK; r++)
+            status = each(c, v.buf, r, v.col, v.n, arg);
+        return status;
+    }
+    for (uint32_t r = 0; r < c->step.n_rows && status == PM_OK; r++) {
+        for (uint32_t h = 0; h < set->n_head_kv && status == PM_OK; h++) {
+            uint64_t row = (uint64_t)h * set->n_ctx + c->step.rows[r].pos;
+            status = each(c, v.buf, row, 0, set->head_dim, arg);
+        }
+    }
+    return status;
+}
+
+typedef struct both_sides {
+    uint32_t part; // of the tested device
+    tally *t;
+    side *expected;
+} both_sides;
+
+static pm_status compare_row(checker *c, int buffer, uint64_t row, uint32_t col, uint32_t n,
+                             void *arg)
+{
+    both_sides *s = arg;
+    pm_status status = side_read(s->expected, 0, buffer, row, col, n, c->a);
+    if (status == PM_OK) status = side_read(&c->dev, s->part, buffer, row, col, n, c->b);
+    if (status == PM_OK) compare(s->t, c->a, c->b, n);
+    return status;
+}
+
+static pm_status spoil_row(checker *c, int buffer, uint64_t row, uint32_t col, uint32_t n,
+                           void *arg)
+{
+    uint32_t part = *(uint32_t *)arg;
+    quant_type type = c->dev.set->bufs[buffer].type;
+    for (uint32_t i = 0; i < n; i++) c->a[i] = type == QUANT_Q8_0 ? 1e4f : NAN;
+    return side_write(&c->dev, part, buffer, row, col, n, c->a);
+}
+
+static pm_status scale_row(checker *c, int buffer, uint64_t row, uint32_t col, uint32_t n,
+                           void *arg)
+{
+    uint32_t part = *(uint32_t *)arg;
+    pm_status status = side_read(&c->dev, part, buffer, row, col, n, c->a);
+    for (uint32_t i = 0; i < n; i++) c->a[i] *= 1.01f;
+    if (status == PM_OK) status = side_write(&c->dev, part, buffer, row, col, n, c->a);
+    return status;
+}
+
+static pm_status each_view(checker *c, const plan_view *views, uint32_t n, view_fn each, void *arg)
+{
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i < n && status == PM_OK; i++) {
+        if (views[i].buf == PLAN_PICK) continue; // records, not values: compared apart
+        status = each_row(c, views[i], each, arg);
+    }
+    return status;
+}
+
+// ---- picks ------------------------------------------------------------------------------------
+
+static pm_status read_pick(side *s, uint32_t part, uint32_t row, plan_pick *pick)
+{
+    return s->w->parts[part].kind->read(s->states[part], PLAN_PICK, row * sizeof *pick, pick,
+                                        sizeof *pick);
+}
+
+// Ids must be the same: both sides picked from the same logits.
+static pm_status compare_picks(checker *c, uint32_t part, tally *t)
+{
+    for (uint32_t r = 0; r < c->step.n_logits; r++) {
+        plan_pick expected, found;
+        pm_status status = read_pick(&c->ref, 0, r, &expected);
+        if (status == PM_OK) status = read_pick(&c->dev, part, r, &found);
+        if (status != PM_OK) return status;
+        float e[] = {expected.max, expected.log_sum_exp}, f[] = {found.max, found.log_sum_exp};
+        compare(t, e, f, 2);
+        compare(t, expected.top_logit, found.top_logit, expected.n_top);
+        bool same = expected.id == found.id && expected.n_top == found.n_top &&
+                    expected.finite == found.finite &&
+                    !memcmp(expected.top_id, found.top_id, expected.n_top * sizeof(int32_t));
+        if (!same) t->nonfinite++; // whatever its values: not the same pick
+    }
+    return PM_OK;
+}
+
+static pm_status inject_pick(checker *c, uint32_t part)
+{
+    for (uint32_t r = 0; r < c->step.n_logits; r++) {
+        plan_pick pick;
+        pm_status status = read_pick(&c->dev, part, r, &pick);
+        pick.id++;
+        if (status == PM_OK)
+            status = c->dev.w->parts[part].kind->write(c->dev.states[part], PLAN_PICK,
+                                                       r * sizeof pick, &pick, sizeof pick);
+        if (status != PM_OK) return status;
+    }
+    return PM_OK;
+}
+
+// ---- planted faults ---------------------------------------------------------------------------
+
+static bool is_injected(const checker *c, const plan *p, uint32_t index)
+{
+    const check_inject *inject = &c->o->inject;
+    const plan_op *op = &p->ops[index];
+    if (op->kind != inject->kind || op->layer != inject->layer) return false;
+    uint32_t before = 0;
+    for (uint32_t i = 0; i < index; i++)
+        if (p->ops[i].kind == op->kind && p->ops[i].layer == op->layer) before++;
+    return before == inject->index;
+}
+
+static pm_status inject(checker *c, const plan_op *op, uint32_t part)
+{
+    plan_uses uses;
+    plan_op_uses(c->dev.set, op, &uses);
+    if (op->kind == PLAN_PICK_OP) return inject_pick(c, part);
+    return each_view(c, uses.writes, uses.n_writes, scale_row, &part);
+}
+
+// ---- isolated ---------------------------------------------------------------------------------
+
+// The tested device gets what the op reads: row buffers whole, caches up to the last key.
+static pm_status give_inputs(checker *c, side *to, uint32_t part, const plan_uses *uses)
+{
+    const plan_set *set = c->ref.set;
+    uint32_t last = c->step.rows[c->step.n_rows - 1].n_kv;
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i < uses->n_reads && status == PM_OK; i++) {
+        int buffer = uses->reads[i].buf;
+        uint32_t rows = buffer == PLAN_LOGITS ? c->step.n_logits : c->step.n_rows;
+        if (buffer < PLAN_KV) status = side_copy_rows(&c->ref, 0, to, part, buffer, 0, rows);
+        for (uint32_t h = 0; buffer >= PLAN_KV && h < set->n_head_kv && status == PM_OK; h++)
+            status = side_copy_rows(&c->ref, 0, to, part, buffer, (uint64_t)h * set->n_ctx, last);
+    }
+    return status;
+}
+
+static bool also_read(const plan_uses *uses, plan_view v)
+{
+    for (uint32_t i = 0; i < uses->n_reads; i++)
+        if (uses->reads[i].buf == v.buf) return true;
+    return false;
+}
+
+// Outputs hold garbage before the op runs: what it does not write is seen.
+static pm_status spoil_outputs(checker *c, uint32_t part, const plan_uses *uses)
+{
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i < uses->n_writes && status == PM_OK; i++)
+        if (uses->writes[i].buf != PLAN_PICK && !also_read(uses, uses->writes[i]))
+            status = each_row(c, uses->writes[i], spoil_row, &part);
+    return status;
+}
+
+static double bound_of(const plan_set *set, const plan_op *op, const plan_uses *uses)
+{
+    bool product = op->kind == PLAN_LINEAR || op->kind == PLAN_LOGITS_OP;
+    if (product && op->act == PLAN_ACT_Q8) return bound_q8;
+    for (uint32_t i = 0; i < uses->n_writes; i++)
+        if (set->bufs[uses->writes[i].buf].type == QUANT_Q8_0) return bound_q8;
+    return bound_f32;
+}
+
+static check_op *new_op(checker *c)
+{
+    check_result *r = c->result;
+    if (r->n_ops == c->cap_ops) {
+        uint32_t cap = c->cap_ops ? 2 * c->cap_ops : 256;
+        check_op *more = realloc(r->ops, cap * sizeof *more);
+        if (!more) return NULL;
+        r->ops = more;
+        c->cap_ops = cap;
+    }
+    return &r->ops[r->n_ops++];
+}
+
+static pm_status check_one(checker *c, const char *phase, const plan *ref_plan,
+                           const plan *dev_plan, uint32_t index)
+{
+    const plan_op *op = &ref_plan->ops[index];
+    uint32_t part = side_part(&c->dev, op);
+    plan_uses uses;
+    plan_op_uses(c->ref.set, op, &uses);
+    pm_status status = give_inputs(c, &c->dev, part, &uses);
+    if (status == PM_OK) status = spoil_outputs(c, part, &uses);
+    if (status == PM_OK) status = side_run(&c->dev, part, dev_plan, index, 1, &c->step);
+    if (status == PM_OK) status = side_run(&c->ref, 0, ref_plan, index, 1, &c->step);
+    if (status == PM_OK && is_injected(c, dev_plan, index)) status = inject(c, op, part);
+    tally t = {0};
+    both_sides sides = {.part = part, .t = &t, .expected = &c->ref};
+    if (status == PM_OK && op->kind == PLAN_PICK_OP) status = compare_picks(c, part, &t);
+    if (status == PM_OK) status = each_view(c, uses.writes, uses.n_writes, compare_row, &sides);
+    if (status != PM_OK) return status;
+
+    check_op *out = new_op(c);
+    if (!out) return error_memory("the results", c->cap_ops);
+    *out = (check_op){.phase = phase,
+                      .index = index,
+                      .kind = op->kind,
+                      .label = op->label,
+                      .layer = op->layer,
+                      .compared = t.compared,
+                      .nonfinite = t.nonfinite,
+                      .nmse = nmse(&t),
+                      .max_abs = t.max_abs,
+                      .bound = bound_of(c->ref.set, op, &uses)};
+    out->pass = t.compared > 0 && t.nonfinite == 0 && out->nmse <= out->bound;
+    c->result->compared += t.compared;
+    if (!out->pass && c->result->first_bad < 0) c->result->first_bad = (int)c->result->n_ops - 1;
+    return PM_OK;
+}
+
+static void make_step(checker *c, uint32_t first, uint32_t n)
+{
+    c->step.n_rows = c->step.n_logits = n;
+    for (uint32_t i = 0; i < n; i++) {
+        uint32_t pos = first + i;
+        c->step.rows[i] = (plan_row){.token = c->o->ids[pos], .pos = pos, .n_kv = pos + 1};
+        c->step.logit_rows[i] = (uint16_t)i;
+    }
+    if (c->step.n_logits > c->ref.set->n_logits) {
+        c->step.n_logits = c->ref.set->n_logits;
+        for (uint32_t i = 0; i < c->step.n_logits; i++)
+            c->step.logit_rows[i] = (uint16_t)(n - c->step.n_logits + i);
+    }
+}
+
+static pm_status check_phase(checker *c, const char *phase, uint32_t first, uint32_t n)
+{
+    make_step(c, first, n);
+    const plan *ref_plan = plan_for_rows(c->ref.set, n), *dev_plan = plan_for_rows(c->dev.set, n);
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i < ref_plan->n_ops && status == PM_OK; i++)
+        status = check_one(c, phase, ref_plan, dev_plan, i);
+    return status;
+}
+
+// A chunk of a prompt, a token after it, and two tokens at once.
+static pm_status check_isolated(checker *c)
+{
+    uint32_t chunk = c->o->n_ids - 3;
+    if (chunk > c->o->plan.n_batch) chunk = c->o->plan.n_batch;
+    pm_status status = check_phase(c, "prefill", 0, chunk);
+    if (status == PM_OK) status = check_phase(c, "decode", chunk, 1);
+    if (status == PM_OK && c->o->plan.n_batch >= 2)
+        status = check_phase(c, "batch of 2", chunk + 1, 2);
+    return status;
+}
+
+// ---- lockstep ---------------------------------------------------------------------------------
+
+// Runs ops [first, end) of one side on the parts that own them, handing the residual stream over.
+static pm_status run_range(side *s, const plan *p, uint32_t first, uint32_t end,
+                           const plan_step *step)
+{
+    pm_status status = PM_OK;
+    while (first < end && status == PM_OK) {
+        uint32_t part = side_part(s, &p->ops[first]), last = first;
+        while (last < end && side_part(s, &p->ops[last]) == part) last++;
+        status = side_run(s, part, p, first, last - first, step);
+        if (status == PM_OK && last < p->n_ops && side_part(s, &p->ops[last]) != part)
+            status = side_copy_rows(s, part, s, part + 1, PLAN_X, 0, step->n_rows);
+        first = last;
+    }
+    return status;
+}
+
+static uint32_t first_op_behind(const plan *p, int layer)
+{
+    uint32_t first, count;
+    plan_layer_ops(p, layer, &first, &count);
+    return first + count;
+}
+
+static pm_status run_dev_range(checker *c, const plan *p, uint32_t first, uint32_t end)
+{
+    for (uint32_t i = first; i < end; i++) {
+        if (!is_injected(c, p, i)) continue;
+        pm_status status = run_range(&c->dev, p, first, i + 1, &c->step);
+        if (status == PM_OK) status = inject(c, &p->ops[i], side_part(&c->dev, &p->ops[i]));
+        if (status != PM_OK) return status;
+        first = i + 1;
+    }
+    return run_range(&c->dev, p, first, end, &c->step);
+}
+
+// Layer by layer on both sides; where the layers' results are wanted they are compared.
+static pm_status run_layers(checker *c, tally *drift)
+{
+    const plan *ref_plan = plan_for_rows(c->f32.set, c->step.n_rows);
+    const plan *dev_plan = plan_for_rows(c->dev.set, c->step.n_rows);
+    uint32_t ref_at = 0, dev_at = 0;
+    pm_status status = PM_OK;
+    for (int layer = 0; layer < (int)c->dev.set->n_layer && status == PM_OK; layer++) {
+        uint32_t ref_end = first_op_behind(ref_plan, layer);
+        uint32_t dev_end = first_op_behind(dev_plan, layer);
+        status = run_range(&c->f32, ref_plan, ref_at, ref_end, &c->step);
+        if (status == PM_OK) status = run_dev_range(c, dev_plan, dev_at, dev_end);
+        ref_at = ref_end;
+        dev_at = dev_end;
+        uint32_t part = side_part(&c->dev, &dev_plan->ops[dev_end - 1]);
+        both_sides sides = {.part = part, .t = &drift[layer], .expected = &c->f32};
+        plan_view x = {.buf = PLAN_X, .col = 0, .n = c->dev.set->n_embd};
+        if (status == PM_OK) status = each_row(c, x, compare_row, &sides);
+    }
+    if (status == PM_OK)
+        status = run_range(&c->f32, ref_plan, ref_at, ref_plan->n_ops - 1, &c->step);
+    if (status == PM_OK) status = run_dev_range(c, dev_plan, dev_at, dev_plan->n_ops - 1);
+    return status;
+}
+
+// KL(expected || found) of the distributions that two rows of logits give.
+static double kl_divergence(const float *expected, const float *found, uint32_t n)
+{
+    double me = -INFINITY, mf = -INFINITY, se = 0, sf = 0, kl = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        me = fmax(me, (double)expected[i]);
+        mf = fmax(mf, (double)found[i]);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        se += exp((double)expected[i] - me);
+        sf += exp((double)found[i] - mf);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        double lp = (double)expected[i] - me - log(se), lq = (double)found[i] - mf - log(sf);
+        kl += exp(lp) * (lp - lq);
+    }
+    return fmax(kl, 0);
+}
+
+// The same choice, or one whose margin lies below what the logits differ by.
+static bool same_choice(const float *expected, const float *found, uint32_t n, double tolerance)
+{
+    uint32_t e = 0, f = 0;
+    for (uint32_t i = 1; i < n; i++) {
+        if (expected[i] > expected[e]) e = i;
+        if (found[i] > found[f]) f = i;
+    }
+    return e == f || (double)expected[e] - (double)expected[f] <= tolerance;
+}
+
+typedef struct logit_stats {
+    double *kl; // [n]
+    uint32_t n, same;
+    double max_abs, sum_abs;
+    uint64_t n_values;
+    bool nonfinite;
+} logit_stats;
+
+static pm_status compare_logits(checker *c, logit_stats *s)
+{
+    uint32_t n = c->dev.set->n_vocab, part = c->dev.w->n_parts - 1;
+    for (uint32_t r = 0; r < c->step.n_logits; r++) {
+        pm_status status = side_read(&c->f32, 0, PLAN_LOGITS, r, 0, n, c->a);
+        if (status == PM_OK) status = side_read(&c->dev, part, PLAN_LOGITS, r, 0, n, c->b);
+        if (status != PM_OK) return status;
+        double row_max = 0;
+        for (uint32_t i = 0; i < n; i++) {
+            double d = fabs((double)c->a[i] - (double)c->b[i]);
+            if (!isfinite(d)) s->nonfinite = true;
+            row_max = fmax(row_max, d);
+            s->sum_abs += d;
+        }
+        s->n_values += n;
+        s->max_abs = fmax(s->max_abs, row_max);
+        s->kl[s->n++] = kl_divergence(c->a, c->b, n);
+        // 1e-3: what golden comparisons allow an executor with act=f32
+        s->same += same_choice(c->a, c->b, n, 1e-3);
+    }
+    return PM_OK;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static bool uses_q8(const plan_set *set)
+{
+    const plan *p = &set->buckets[0];
+    for (uint32_t i = 0; i < p->n_ops; i++)
+        if (p->ops[i].act == PLAN_ACT_Q8) return true;
+    return false;
+}
+
+static void judge_logits(checker *c, logit_stats *s)
+{
+    check_result *r = c->result;
+    bool q8 = uses_q8(c->dev.set);
+    r->kl_bound = (q8 ? 2e-2 : 1e-5) + (c->o->plan.kv_type == QUANT_Q8_0 ? 5e-3 : 0);
+    r->top1_bound = q8 || c->o->plan.kv_type == QUANT_Q8_0 ? 0.9 : 1;
+    r->n_logits = s->n;
+    r->compared += s->n_values;
+    r->max_abs = s->nonfinite ? INFINITY : s->max_abs;
+    r->mean_abs = s->sum_abs / (double)s->n_values;
+    qsort(s->kl, s->n, sizeof *s->kl, by_value);
+    double sum = 0;
+    for (uint32_t i = 0; i < s->n; i++) sum += s->kl[i];
+    r->kl_mean = sum / s->n;
+    r->kl_max = s->kl[s->n - 1];
+    r->kl_p99 = s->kl[(uint32_t)((s->n - 1) * 0.99)];
+    r->top1 = (double)s->same / s->n;
+    r->logits_pass = !s->nonfinite && r->kl_mean <= r->kl_bound && r->top1 >= r->top1_bound;
+}
+
+// Prefill of all but a few tokens, then token by token; the reference with act=f32 and an f32
+// cache.
+static pm_status check_lockstep(checker *c)
+{
+    const check_options *o = c->o;
+    uint32_t n_layer = c->dev.set->n_layer, decode = o->n_ids / 4 < 8 ? o->n_ids / 4 : 8;
+    tally *drift = calloc(n_layer, sizeof *drift);
+    c->result->layers = calloc(n_layer, sizeof *c->result->layers);
+    logit_stats s = {.kl = calloc(o->n_ids, sizeof *s.kl)};
+    pm_status status =
+        drift && s.kl && c->result->layers ? PM_OK : error_memory("results", n_layer);
+    for (uint32_t at = 0; at < o->n_ids && status == PM_OK; at += c->step.n_rows) {
+        uint32_t left = o->n_ids - decode, n = at < left ? left - at : 1;
+        make_step(c, at, n < o->plan.n_batch ? n : o->plan.n_batch);
+        status = run_layers(c, drift);
+        if (status == PM_OK) status = compare_logits(c, &s);
+    }
+    for (uint32_t i = 0; i < n_layer && status == PM_OK; i++)
+        c->result->layers[i] = (check_layer){.layer = (int)i, .nmse = nmse(&drift[i])};
+    c->result->n_layers = status == PM_OK ? n_layer : 0;
+    if (status == PM_OK) judge_logits(c, &s);
+    free(drift);
+    free(s.kl);
+    return status;
+}
+
+// ---- all --------------------------------------------------------------------------------------
+
+pm_status check_run(const weights *tested, const weights *reference, const check_options *options,
+                    check_result *result)
+{
+    *result = (check_result){.first_bad = -1};
+    checker c = {.o = options, .result = result};
+    plan_options f32 = options->plan;
+    f32.act = PLAN_ACT_F32;
+    f32.kv_type = QUANT_F32;
+    pm_status status = side_open(&c.dev, tested, &options->plan);
+    if (status == PM_OK && options->isolated) status = side_open(&c.ref, reference, &options->plan);
+    if (status == PM_OK && options->lockstep) status = side_open(&c.f32, reference, &f32);
+    for (uint32_t i = 0; status == PM_OK && i < c.dev.set->n_bufs; i++)
+        if (c.dev.set->bufs[i].width > c.widest) c.widest = c.dev.set->bufs[i].width;
+    c.a = malloc((c.widest + (size_t)1) * sizeof *c.a);
+    c.b = malloc((c.widest + (size_t)1) * sizeof *c.b);
+    if (status == PM_OK && (!c.a || !c.b)) status = error_memory("a row", c.widest);
+    if (status == PM_OK && options->isolated) status = check_isolated(&c);
+    if (status == PM_OK && options->lockstep) status = check_lockstep(&c);
+    side_close(&c.dev);
+    side_close(&c.ref);
+    side_close(&c.f32);
+    free(c.a);
+    free(c.b);
+    if (status != PM_OK) {
+        check_result_free(result);
+        return status;
+    }
+    result->pass = result->compared > 0 && result->first_bad < 0 &&
+                   (!options->lockstep || result->logits_pass);
+    return PM_OK;
+}
+
+void check_result_free(check_result *result)
+{
+    free(result->ops);
+    free(result->layers);
+    *result = (check_result){.first_bad = -1};
+}
+
+static bool same_name(const char *a, const char *b)
+{
+    while (*a && toupper((unsigned char)*a) == toupper((unsigned char)*b)) a++, b++;
+    return *a == *b;
+}
+
+pm_status check_parse_inject(const char *text, check_inject *out)
+{
+    char name[32] = "";
+    int layer = 0, index = 0, used = 0;
+    bool parsed = (sscanf(text, "%31[A-Za-z_]:%d:%d%n", name, &layer, &index, &used) == 3 ||
+                   (index = 0, sscanf(text, "%31[A-Za-z_]:%d%n", name, &layer, &used) == 2)) &&
+                  text[used] == 0 && layer >= PLAN_NONE && index >= 0;
+    for (int k = 0; parsed && k < PLAN_N_OP_KINDS; k++) {
+        if (!same_name(name, plan_op_name((plan_op_kind)k))) continue;
+        *out = (check_inject){(plan_op_kind)k, layer, (uint32_t)index};
+        return PM_OK;
+    }
+    return error_set(PM_ERROR_USAGE,
+                     "--inject %s: expected OP:LAYER[:N], for example LINEAR:3:1 or PICK:-1", text);
+}

@@ -1,0 +1,66 @@
+// Does a device compute what the reference computes? Isolated: every op gets the reference's
+// inputs, so the first wrong op is named. Lockstep: both run on their own, so that drift, logits
+// and choices are seen.
+#ifndef PUMICE_PROOF_CHECK_H
+#define PUMICE_PROOF_CHECK_H
+
+#include "engine/weights.h"
+#include "plan/build.h"
+
+// A fault to plant: the output of the N-th op of a kind in a layer (PLAN_NONE: outside layers) is
+// multiplied by 1.01, PICK's id is raised by 1. kind PLAN_N_OP_KINDS: none.
+typedef struct check_inject {
+    plan_op_kind kind;
+    int layer;
+    uint32_t index;
+} check_inject;
+
+typedef struct check_options {
+    plan_options plan;  // of the tested session; n_slots 1
+    const int32_t *ids; // tokens that both sides get
+    uint32_t n_ids;     // at least 4, at most plan.n_ctx
+    bool isolated, lockstep;
+    check_inject inject;
+} check_options;
+
+// One op of one phase.
+typedef struct check_op {
+    const char *phase; // "prefill", "decode", "batch of 2"
+    uint32_t index;    // in that phase's plan
+    plan_op_kind kind;
+    const char *label;
+    int layer;
+    uint64_t compared, nonfinite;
+    double nmse, max_abs, bound;
+    bool pass;
+} check_op;
+
+typedef struct check_layer { // lockstep: the residual stream behind a layer, NMSE to the reference
+    int layer;
+    double nmse;
+} check_layer;
+
+typedef struct check_result {
+    bool pass;
+    uint64_t compared;
+    check_op *ops;
+    uint32_t n_ops;
+    int first_bad; // index into ops; -1: none
+    check_layer *layers;
+    uint32_t n_layers;
+    uint32_t n_logits; // compared rows of logits; 0: no lockstep
+    double max_abs, mean_abs, kl_mean, kl_p99, kl_max, top1;
+    double kl_bound, top1_bound;
+    bool logits_pass;
+} check_result;
+
+// Runs the check on loaded weights against `reference` (weights of the same model, one part).
+// PM_OK: it ran (the result says whether it passed). The result is released with check_result_free.
+pm_status check_run(const weights *tested, const weights *reference, const check_options *options,
+                    check_result *result);
+void check_result_free(check_result *result);
+
+// "OP:LAYER[:N]", names as plan_op_name has them. PM_ERROR_USAGE.
+pm_status check_parse_inject(const char *text, check_inject *out);
+
+#endif
