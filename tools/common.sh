@@ -46,6 +46,11 @@ has() {
     clang-tidy) newest clang-tidy >/dev/null ;;
     cmake | ninja | pkg-config | python3 | git) have "$1" ;;
     pip) python_with_pip >/dev/null ;;
+    glslang) have glslangValidator ;;
+    volk) [ -e /usr/include/volk.h ] || [ -e /usr/include/volk/volk.h ] || [ -e /usr/local/include/volk.h ] ;;
+    vulkan-headers) [ -e /usr/include/vulkan/vulkan.h ] || [ -e /usr/local/include/vulkan/vulkan.h ] ;;
+    lavapipe) ls /usr/share/vulkan/icd.d/lvp_icd*.json >/dev/null 2>&1 ;;
+    validation) [ -e /usr/share/vulkan/explicit_layer.d/VkLayer_khronos_validation.json ] ;;
     *) pkg-config --exists "$1" 2>/dev/null ;;
     esac
 }
@@ -71,6 +76,11 @@ debian_packages() {
     ninja) echo ninja-build ;;
     pip) echo python3-pip ;;
     cmake | pkg-config | python3 | git) echo "$1" ;;
+    glslang) echo glslang-tools ;;
+    volk) echo libvulkan-volk-dev ;;
+    vulkan-headers) echo libvulkan-dev ;;
+    lavapipe) echo mesa-vulkan-drivers libvulkan1 ;;
+    validation) echo vulkan-validationlayers ;;
     jansson | cmocka) echo "lib$1-dev" ;;
     *) echo "$1-dev" ;; # libedit, libutf8proc, nettle
     esac
@@ -80,12 +90,13 @@ other_systems() {
     cat >&2 <<'END'
 Packages with these things on other systems (install them, then run this again):
   Fedora      gcc cmake ninja-build pkgconf python3-pip jansson-devel libedit-devel
-              utf8proc-devel nettle-devel
+              utf8proc-devel nettle-devel glslang vulkan-headers vulkan-volk-devel
               tests: libcmocka-devel clang clang-tools-extra compiler-rt git
   Arch Linux  gcc cmake ninja pkgconf python-pip jansson libedit libutf8proc nettle
+              glslang vulkan-headers volk
               tests: cmocka clang compiler-rt git
   openSUSE    gcc cmake ninja pkgconf python3-pip libjansson-devel libedit-devel
-              utf8proc-devel nettle-devel
+              utf8proc-devel nettle-devel glslang-devel vulkan-headers vulkan-volk-devel
               tests: libcmocka-devel clang git
 END
 }

@@ -1,14 +1,18 @@
 // Between the files of exec/vulkan only: device, memory, pipelines, recording.
 //
+//   loader.c    the loader library, instances, what the drivers tell about each device
 //   select.c    which device: pure functions over a table of what the drivers report
-//   device.c    instance, device, features, limits, the device-profile table
-//   memory.c    memory types (pure), buffers, upload and download
+//   profile.c   limits and features in use, the device-profile table: pure functions too
+//   device.c    opening and closing, submissions, faults
+//   memory.c    memory types (pure), room, buffers
+//   transfer.c  upload, download, clear
 //   pipeline.c  shaders that CMake embedded, pipelines, the cache file
 //   arena.c     many ranges in few allocations
-//   record.c    dispatches into command buffers: descriptors, barriers derived from bindings,
-//   timestamps weights.c   the model's tensors, repacked into planes in arenas linear.c    LINEAR,
-//   LOGITS, EMBED, QUANTIZE as dispatches ops.c       the other operations as dispatches vulkan.c
-//   the executor: states, recordings by bucket, steps, reads and writes
+//   record.c    dispatches into command buffers: descriptors, derived barriers, timestamps
+//   weights.c   the model's tensors, repacked into planes in arenas
+//   linear.c    LINEAR, LOGITS, EMBED, QUANTIZE as dispatches
+//   ops.c       the other operations as dispatches
+//   vulkan.c    the executor: states, recordings by bucket, steps, reads and writes
 #ifndef PUMICE_EXEC_VULKAN_VK_H
 #define PUMICE_EXEC_VULKAN_VK_H
 
@@ -18,17 +22,72 @@
 #include "base/os.h"
 #include "exec/exec.h"
 
+// ---- what the drivers tell --------------------------------------------------------------------
+
+// One physical device in the table that the choice is made from.
+typedef struct vk_candidate {
+    char name[VK_MAX_PHYSICAL_DEVICE_NAME_SIZE];
+    VkPhysicalDeviceType type;
+    uint32_t vendor_id, device_id;
+    uint32_t driver_id;   // VkDriverId; 0: not told
+    uint32_t api_version; // Vulkan 1.0 devices can't be used
+    uint8_t uuid[VK_UUID_SIZE];
+    uint8_t luid[VK_LUID_SIZE];
+    bool has_luid, has_pci;
+    uint32_t pci[4];      // domain, bus, device, function
+    uint64_t local_bytes; // largest device-local heap
+    bool translated;      // the driver speaks to another API underneath
+    bool computes;        // has a compute queue
+} vk_candidate;
+
+// The devices that can be used, best first, without second entries of the same card: their numbers
+// in `c` go to order[n]; returns how many. The result does not depend on the order in `c`.
+uint32_t vk_rank(const vk_candidate *c, uint32_t n, uint32_t *order);
+// NULL: the first that is no software driver. Else an index into that ranking, a UUID, a PCI
+// address ("0000:01:00.0" or "01:00.0"), or a part of the name in any case. PM_ERROR_DEVICE lists
+// what exists.
+pm_status vk_select(const vk_candidate *c, uint32_t n, const char *selector, uint32_t *chosen);
+bool vk_is_software(const vk_candidate *c);
+void vk_uuid_text(const uint8_t uuid[VK_UUID_SIZE], char text[37]);
+
+// All about one physical device that is asked before it is opened.
+typedef struct vk_probe {
+    VkPhysicalDevice physical;
+    vk_candidate candidate;
+    VkPhysicalDeviceProperties properties;
+    VkPhysicalDeviceMemoryProperties memory;
+    char driver[VK_MAX_DRIVER_NAME_SIZE];         // "llvmpipe"
+    char driver_version[VK_MAX_DRIVER_INFO_SIZE]; // "Mesa 22.3.6 (LLVM 15.0.6)", else "1.2.3"
+    char title[320];                              // "NAME (DRIVER VERSION)"
+    uint64_t max_alloc, max_buffer;
+    uint32_t queue_family, timestamp_bits;
+    uint32_t subgroup_size, subgroup_min, subgroup_max;
+    uint32_t subgroup_size_stages; // stages where the size can be asked for
+    uint32_t max_subgroups;        // of a workgroup, where the size is asked for
+    bool subgroup;                 // arithmetic and shuffle in compute
+    bool subgroup_size_control, full_subgroups;
+    bool int8_dot, int8_dot_fast;
+    bool memory_budget, portability_subset;
+} vk_probe;
+
+// PM_ERROR_DEVICE when there is no loader or no usable instance.
+pm_status vk_instance_create(VkInstance *out);
+void vk_instance_destroy(VkInstance instance); // accepts NULL
+// All physical devices of an instance; release with free. None is no error.
+pm_status vk_probe_all(VkInstance instance, vk_probe **out, uint32_t *n);
+
 // ---- device -----------------------------------------------------------------------------------
 
 // Everything that decides a grid, a binding or an allocation. With `minimum_limits` the
 // specification's required minimum.
 typedef struct vk_limits {
-    uint64_t max_alloc;       // bytes of one VkDeviceMemory: also at most 1 GiB
+    uint64_t max_alloc;       // bytes of one buffer and its VkDeviceMemory: also at most 1 GiB
     uint64_t max_binding;     // bytes of one storage buffer binding
     uint64_t storage_align;   // of a storage binding's offset; at least 16
     uint32_t max_groups[3];   // at most 65,535 each
     uint32_t max_invocations; // of a workgroup
     uint32_t max_shared;      // bytes of a workgroup
+    uint32_t max_subgroups;   // of a workgroup whose subgroup size is asked for; 0: no limit
     uint32_t subgroup_size;   // 0: no subgroup operations
     double timestamp_ns;      // of one tick; 0: no timestamps
     uint64_t timestamp_mask;  // valid bits
@@ -36,11 +95,25 @@ typedef struct vk_limits {
 
 // Optional features in use: present, wanted, and not switched off.
 typedef struct vk_features {
-    bool subgroup; // arithmetic and shuffle in compute
-    bool int8_dot; // VK_KHR_shader_integer_dot_product
-    bool memory_budget;
+    bool subgroup;      // arithmetic and shuffle in compute
+    bool subgroup_size; // VK_EXT_subgroup_size_control: workgroups are made of full subgroups
+    bool int8_dot;      // VK_KHR_shader_integer_dot_product
+    bool memory_budget; // VK_EXT_memory_budget
     bool timestamps;
+    bool mapped; // device memory is written by the host where it can be
 } vk_features;
+
+// Found on the device; then what of it is used. PM_ERROR_USAGE for an unknown name in
+// options->disable ("all" is one).
+vk_features vk_features_found(const vk_probe *p);
+pm_status vk_features_used(const vk_probe *p, const exec_gpu *options, vk_features *out);
+// PM_ERROR_USAGE when max_alloc or max_binding is below its floor.
+enum { VK_MIN_MAX_ALLOC = 1 << 20, VK_MIN_MAX_BINDING = 1 << 18 };
+pm_status vk_limits_used(const vk_probe *p, const exec_gpu *options, const vk_features *features,
+                         vk_limits *out);
+// The i-th feature by its name for --vk-disable; NULL past the last.
+const char *vk_feature_name(uint32_t i);
+bool vk_feature_value(const vk_features *f, uint32_t i);
 
 // What suits a kind of device; one row of the table in device.c.
 typedef struct vk_profile {
@@ -53,7 +126,10 @@ typedef struct vk_profile {
     bool act_q8;                       // 8-bit activations are the default
 } vk_profile;
 
+const vk_profile *vk_profile_for(const vk_probe *p);
+
 typedef struct vk_pipelines vk_pipelines;
+typedef struct vk_transfer vk_transfer;
 
 // Shared by the weights and states that use it; all but the marked fields are constant.
 typedef struct vk_device {
@@ -64,7 +140,9 @@ typedef struct vk_device {
     uint32_t queue_family;
     VkPhysicalDeviceProperties properties;
     VkPhysicalDeviceMemoryProperties memory;
+    vk_probe probe;
     char title[320]; // "NAME (DRIVER VERSION)": begins every message about the device
+    bool software;   // its memory is the host's, its heap sizes mean nothing
     vk_limits limits;
     vk_features features;
     const vk_profile *profile;
@@ -72,8 +150,8 @@ typedef struct vk_device {
     os_mutex *lock;
     _Atomic bool lost;                                             // sticky
     _Atomic int n_allocs, n_pipelines_made, n_submits, n_barriers; // for injected faults
-    _Atomic uint64_t bytes_used;
-    VkCommandPool upload_pool; // guarded by `lock`
+    _Atomic uint64_t bytes_used, heap_used[VK_MAX_MEMORY_HEAPS];
+    vk_transfer *transfer; // staging buffers and their commands
     vk_pipelines *pipelines;
     VkDescriptorSetLayout set_layout;
     VkPipelineLayout pipeline_layout;
@@ -87,6 +165,13 @@ pm_status vk_fail(vk_device *d, const char *what, VkResult result);
 const char *vk_result_name(VkResult result);
 // PM_ERROR_DEVICE once the device is lost, else PM_OK.
 pm_status vk_alive(vk_device *d);
+// vkQueueSubmit under the lock: counted, refused once the device is lost, lost where a test wants
+// it.
+pm_status vk_queue_submit(vk_device *d, const VkSubmitInfo *submit, VkFence fence);
+pm_status vk_fence_wait(vk_device *d, VkFence fence, const char *what);
+// A memory barrier; left out where a test wants that one missing.
+void vk_barrier(vk_device *d, VkCommandBuffer c, VkPipelineStageFlags src_stage,
+                VkAccessFlags src_access, VkPipelineStageFlags dst_stage, VkAccessFlags dst_access);
 
 // ---- memory -----------------------------------------------------------------------------------
 
@@ -94,25 +179,46 @@ typedef enum vk_memory_kind {
     VK_MEMORY_DEVICE,   // fast for the device
     VK_MEMORY_SHARED,   // written by the host, read by the device, coherent (steps)
     VK_MEMORY_READBACK, // written by the device, read by the host, cached where possible
+    VK_MEMORY_STAGING,  // written by the host, copied from by the device
 } vk_memory_kind;
 
-// The memory type for a kind among those allowed; -1: none. *coherent: no flush needed.
+// The memory type for a kind among those allowed; -1: none. *coherent: no flush needed. Asked again
+// without the type that it gave, it gives the next best.
 int vk_choose_memory_type(const VkPhysicalDeviceMemoryProperties *memory, uint32_t allowed,
                           vk_memory_kind kind, bool *coherent);
+
+// What can still be allocated in a heap. Saturates: a budget above the heap is the heap, usage
+// above the budget leaves nothing. Without the extension (budget 0) the own use is subtracted, an
+// eighth is kept for others, and *known is false.
+uint64_t vk_heap_room(uint64_t heap_bytes, uint64_t budget, uint64_t usage, uint64_t own,
+                      bool *known);
+// The same for the heap that VK_MEMORY_DEVICE buffers come from, now. UINT64_MAX on a software
+// driver: its heap sizes mean nothing.
+uint64_t vk_device_room(vk_device *d, bool *known);
 
 // One VkBuffer with an allocation of its own: arenas, not single tensors.
 typedef struct vk_buffer {
     VkBuffer buffer;
     VkDeviceMemory memory;
     uint64_t bytes;
-    char *mapped; // NULL: not host-visible
+    char *mapped; // NULL: the host doesn't write or read it directly
     bool coherent;
+    VkMemoryPropertyFlags flags; // of its memory type
+    uint32_t heap;
+    uint64_t allocated; // bytes of the allocation
 } vk_buffer;
 
 // PM_ERROR_DEVICE when there is no memory (the message has the numbers). `what` names it there.
+// The content is undefined.
 pm_status vk_buffer_create(vk_device *d, uint64_t bytes, vk_memory_kind kind, const char *what,
                            vk_buffer *out);
 void vk_buffer_destroy(vk_device *d, vk_buffer *b); // accepts a zeroed one
+
+// [*offset, *offset + *n) widened to multiples of `atom` inside an allocation of `total` bytes.
+void vk_atom_range(uint64_t atom, uint64_t total, uint64_t *offset, uint64_t *n);
+// After the host has written, before it reads mapped memory; nothing to do where it is coherent.
+pm_status vk_flush(vk_device *d, const vk_buffer *b, uint64_t offset, uint64_t n);
+pm_status vk_invalidate(vk_device *d, const vk_buffer *b, uint64_t offset, uint64_t n);
 
 // A range of a buffer, as a dispatch binds it.
 typedef struct vk_range {
@@ -120,11 +226,15 @@ typedef struct vk_range {
     uint64_t offset, bytes;  // offset is a multiple of storage_align
 } vk_range;
 
-// Copies to and from device memory, through staging where it isn't mapped; return when done.
-// Downloads always end with the device-to-host barrier.
+// Copies to and from device memory, through staging where it isn't mapped; return when done. The
+// device must not be using that range. Downloads always contain the device-to-host barrier.
+// Thread-safe.
 pm_status vk_upload(vk_device *d, const vk_buffer *b, uint64_t offset, const void *src, uint64_t n);
 pm_status vk_download(vk_device *d, const vk_buffer *b, uint64_t offset, void *dst, uint64_t n);
 pm_status vk_clear(vk_device *d, const vk_buffer *b); // fills with zeros
+
+pm_status vk_transfer_create(vk_device *d); // by device_open
+void vk_transfer_destroy(vk_device *d);
 
 // ---- pipelines --------------------------------------------------------------------------------
 
@@ -151,7 +261,9 @@ typedef struct vk_pipeline_key {
 pm_status vk_pipeline_get(vk_device *d, const vk_pipeline_key *key, VkPipeline *out);
 // Makes those of a list that aren't there yet, on several threads.
 pm_status vk_pipelines_make(vk_device *d, const vk_pipeline_key *keys, size_t n);
-// The cache file: read at device_open, written (beside and renamed) by this.
+// The cache file: read at device_open where it is this device's, whole and unchanged; written
+// (beside and renamed) by this when pipelines were made since. That it can't be written is no
+// error.
 void vk_pipelines_save(vk_device *d);
 
 pm_status vk_pipelines_create(vk_device *d); // by device_open
