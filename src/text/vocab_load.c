@@ -17,6 +17,8 @@ pm_status vocab_warn(text_vocab *v, const char *format, ...)
     va_start(args, format);
     vsnprintf(line, sizeof line, format, args);
     va_end(args);
+    for (char *c = line; *c; c++) // names from a file may hold anything
+        if ((unsigned char)*c < 0x20 || *c == 0x7f) *c = ' ';
     char **warnings = realloc(v->warnings, (v->n_warnings + 1) * sizeof *warnings);
     if (!warnings) return error_memory("a warning", 512);
     v->warnings = warnings;
