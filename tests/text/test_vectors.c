@@ -285,6 +285,31 @@ static void r36_golden_tokenizers(void **state)
     }
 }
 
+static void check_prompt(void *arg, json_t *line)
+{
+    run *r = arg;
+    const char *vocab = json_string_value(json_object_get(line, "vocab"));
+    if (strcmp(vocab, r->name) == 0) check_case(r, line, "text");
+}
+
+// Whole prompts as chat templates render them.
+static void r36_rendered_prompts(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"llama3", "smollm3", "smollm2", "qwen3", "gemma3"};
+    size_t n_lines = 0, n_checked = 0;
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        vocabulary x = open_data(names[i]);
+        run r = {.v = x.v, .name = names[i]};
+        n_lines = each_line(test_data("chat/prompt_ids.jsonl"), check_prompt, &r);
+        assert_int_equal(r.n_wrong, 0);
+        n_checked += r.n_checked;
+        close_vocabulary(&x);
+    }
+    assert_true(n_checked > 0);
+    assert_int_equal(n_checked, n_lines);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -293,6 +318,7 @@ int main(void)
         cmocka_unit_test(r36_default_is_assumed_with_a_warning),
         cmocka_unit_test(r36_whole_words),
         cmocka_unit_test(r36_golden_tokenizers),
+        cmocka_unit_test(r36_rendered_prompts),
         cmocka_unit_test(r37_decoding),
     };
     return cmocka_run_group_tests_name("vectors", tests, NULL, NULL);
