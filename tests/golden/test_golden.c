@@ -6,6 +6,7 @@
 #include <jansson.h>
 #include <math.h>
 
+#include "base/os.h"
 #include "support/runner.h"
 
 enum { MAX_FILES = 128 };
@@ -14,6 +15,7 @@ enum { MAX_FILES = 128 };
 typedef struct mode {
     const char *name;
     const exec_kind *kind;
+    const char *isa; // of the cpu executor; NULL: the best
     plan_act act;
     quant_type kv_type;
     uint32_t n_batch;
@@ -54,9 +56,10 @@ static double number(const json_t *list, size_t i)
     return json_number_value(json_array_get(list, i));
 }
 
-static double default_limit(const char *name, const json_t *golden)
+static double default_limit(const char *name, const json_t *golden, quant_type kv_type)
 {
     const char *precision = json_string_value(json_object_get(golden, "precision"));
+    if (kv_type == QUANT_Q8_0) precision = "quantized";
     if (!strcmp(precision, "F32")) return 2e-2;
     if (!strcmp(precision, "F16")) return 5e-2;
     if (!strcmp(precision, "BF16")) return 2e-1;
@@ -178,7 +181,7 @@ static double run_prompts(const char *name, const json_t *prompts, const mode *m
                             .kv_type = mo->kv_type,
                             .act = mo->act,
                             .no_fuse = mo->no_fuse};
-    exec_params params = {.n_threads = 2};
+    exec_params params = {.n_threads = 2, .isa = mo->isa};
     runner r;
     runner_open(&r, test_data(file), mo->kind, &params, &options);
     double worst = 0;
@@ -211,7 +214,7 @@ static void run_mode(const mode *mo)
         json_t *golden = json_load_file(test_data(file), 0, &error);
         assert_non_null(golden);
         if (mo->kv_type != QUANT_Q8_0 || head_allows_q8(names[i])) {
-            double limit = mo->limit > 0 ? mo->limit : default_limit(names[i], golden);
+            double limit = mo->limit > 0 ? mo->limit : default_limit(names[i], golden, mo->kv_type);
             // 256 positions hold the short prompts: what phi4-longrope's short factors want.
             // Learned positions may be fewer.
             bool gpt2 = !strcmp(json_string_value(json_object_get(golden, "arch")), "gpt2");
@@ -265,8 +268,7 @@ static void reference_forms_of_fast_executors(void **state)
          .act = PLAN_ACT_Q8,
          .kv_type = QUANT_Q8_0,
          .n_batch = 7,
-         .no_fuse = true,
-         .limit = 0.9},
+         .no_fuse = true},
     };
     run_modes(modes, 2);
 }
@@ -320,12 +322,54 @@ static void reference_batches(void **state)
     batches_of(&exec_reference);
 }
 
+static void cpu_batches_and_threads(void **state)
+{
+    (void)state;
+    batches_of(&exec_cpu);
+}
+
+// The executor's defaults, act=f32, the quantized cache, unfused; plain C and AVX2 as well as what
+// this processor has best.
+static void cpu_equals_golden(void **state)
+{
+    (void)state;
+    const mode modes[] = {
+        {.name = "cpu, defaults", .act = PLAN_ACT_Q8, .kv_type = QUANT_F16, .n_batch = 512},
+        {.name = "cpu, act=f32", .kv_type = QUANT_F32, .n_batch = 512, .limit = 1e-3},
+        {.name = "cpu, small batches, unfused",
+         .act = PLAN_ACT_Q8,
+         .kv_type = QUANT_F16,
+         .n_batch = 7,
+         .no_fuse = true},
+        {.name = "cpu, q8_0 cache", .act = PLAN_ACT_Q8, .kv_type = QUANT_Q8_0, .n_batch = 33},
+        {.name = "cpu, AVX2", .isa = "avx2", .kv_type = QUANT_F32, .n_batch = 33, .limit = 1e-3},
+        {.name = "cpu, plain C",
+         .isa = "plain",
+         .kv_type = QUANT_F32,
+         .n_batch = 33,
+         .limit = 1e-3},
+        {.name = "cpu, plain C, defaults",
+         .isa = "plain",
+         .act = PLAN_ACT_Q8,
+         .kv_type = QUANT_F16,
+         .n_batch = 33},
+    };
+    for (size_t i = 0; i < sizeof modes / sizeof modes[0]; i++) {
+        mode m = modes[i];
+        m.kind = &exec_cpu;
+        bool avx2 = m.isa && !strcmp(m.isa, "avx2");
+        if (!avx2 || os_cpu_detect().avx2) run_modes(&m, 1);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reference_equals_golden),
         cmocka_unit_test(reference_forms_of_fast_executors),
         cmocka_unit_test(reference_batches),
+        cmocka_unit_test(cpu_equals_golden),
+        cmocka_unit_test(cpu_batches_and_threads),
     };
     return cmocka_run_group_tests_name("golden", tests, NULL, NULL);
 }
