@@ -1,3 +1,4 @@
+# shellcheck shell=bash
 # What quickstart and test share: finding out what is missing, and installing it. Sourced by bash.
 # Sets `root`, the repository's folder. Reads `yes` (1: don't ask).
 
@@ -59,7 +60,7 @@ has() {
 clang_version() {
     local version
     for version in -16 -22 -21 -20 -19 -18 -17 -15 -14; do
-        [ -n "$(apt-cache policy "clang$version" 2>/dev/null | grep -E 'Candidate: [0-9]')" ] &&
+        apt-cache policy "clang$version" 2>/dev/null | grep -qE 'Candidate: [0-9]' &&
             echo "$version" && return
     done
     echo -16
@@ -148,8 +149,11 @@ need() {
     fi
     for thing in "${optional[@]}"; do
         names=$(debian_packages "$thing")
-        apt_install install -y --no-install-recommends $names >"$log" 2>&1 &&
-            say "Installed: $names" || say "Not to be had here: $names"
+        if apt_install install -y --no-install-recommends $names >"$log" 2>&1; then
+            say "Installed: $names"
+        else
+            say "Not to be had here: $names"
+        fi
     done
     rm -f "$log"
     for thing in "${missing[@]}"; do
