@@ -6,135 +6,171 @@
 
 // ---- vf: 16 floats ----------------------------------------------------------------------------
 
+// Vectors of the compilers' own, of the size that every processor has: they become its instructions
+// or plain loops.
+typedef float v4 __attribute__((vector_size(16)));
+typedef int32_t i4 __attribute__((vector_size(16)));
+
 typedef struct vf {
-    float v[CPU_LANES];
+    v4 v[4];
 } vf;
 
-#define EACH_LANE(expression)                                                                      \
+// Statement `how` for each i of four: y.v[i] from a.v[i] and the like.
+#define EACH(how)                                                                                  \
     vf y;                                                                                          \
-    for (int i = 0; i < CPU_LANES; i++) y.v[i] = (expression);                                     \
+    for (int i = 0; i < 4; i++) y.v[i] = (how);                                                    \
     return y
+
+static inline v4 same4(float x)
+{
+    return (v4){x, x, x, x};
+}
+
+// a where the mask's bits are set, else b
+static inline v4 choose(i4 mask, v4 a, v4 b)
+{
+    return (v4)(((i4)a & mask) | ((i4)b & ~mask));
+}
+
+// The nearest whole number, for |a| < 2^22; NaN stays NaN. Adding 1.5 * 2^23 leaves no bits for a
+// fraction.
+static inline v4 round4(v4 a)
+{
+    v4 big = same4(0x1.8p23f);
+    return a + big - big;
+}
+
+// A whole number as an integer: it lies in the low bits of a + 1.5 * 2^23.
+static inline i4 int4(v4 a)
+{
+    return (i4)(a + same4(0x1.8p23f)) - 0x4b400000;
+}
 
 static inline vf vf_load(const float *p)
 {
-    EACH_LANE(p[i]);
+    vf x;
+    memcpy(&x, p, sizeof x);
+    return x;
 }
 
 static inline void vf_store(float *p, vf x)
 {
-    memcpy(p, x.v, sizeof x.v);
+    memcpy(p, &x, sizeof x);
 }
 
 static inline vf vf_set1(float x)
 {
-    EACH_LANE(x);
+    EACH(same4(x));
 }
 
 static inline vf vf_add(vf a, vf b)
 {
-    EACH_LANE(a.v[i] + b.v[i]);
+    EACH(a.v[i] + b.v[i]);
 }
 
 static inline vf vf_sub(vf a, vf b)
 {
-    EACH_LANE(a.v[i] - b.v[i]);
+    EACH(a.v[i] - b.v[i]);
 }
 
 static inline vf vf_mul(vf a, vf b)
 {
-    EACH_LANE(a.v[i] * b.v[i]);
+    EACH(a.v[i] * b.v[i]);
 }
 
 static inline vf vf_div(vf a, vf b)
 {
-    EACH_LANE(a.v[i] / b.v[i]);
+    EACH(a.v[i] / b.v[i]);
 }
 
 static inline vf vf_fma(vf a, vf b, vf c)
 {
-    EACH_LANE(a.v[i] * b.v[i] + c.v[i]);
+    EACH(a.v[i] * b.v[i] + c.v[i]);
 }
 
 static inline vf vf_min(vf a, vf b)
 {
-    EACH_LANE(a.v[i] < b.v[i] ? a.v[i] : b.v[i]);
+    EACH(choose(a.v[i] < b.v[i], a.v[i], b.v[i]));
 }
 
 static inline vf vf_max(vf a, vf b)
 {
-    EACH_LANE(a.v[i] > b.v[i] ? a.v[i] : b.v[i]);
+    EACH(choose(a.v[i] > b.v[i], a.v[i], b.v[i]));
 }
 
 static inline vf vf_abs(vf a)
 {
-    EACH_LANE(fabsf(a.v[i]));
+    EACH((v4)((i4)a.v[i] & INT32_MAX));
 }
 
-static inline vf vf_copy_sign(vf a, vf sign)
+static inline vf vf_copy_sign(vf a, vf sign) // a >= 0
 {
-    EACH_LANE(copysignf(a.v[i], sign.v[i]));
+    EACH((v4)((i4)a.v[i] | ((i4)sign.v[i] & INT32_MIN)));
 }
 
 static inline vf vf_floor(vf a)
 {
-    EACH_LANE(floorf(a.v[i]));
+    EACH(round4(a.v[i]) - choose(round4(a.v[i]) > a.v[i], same4(1), same4(0)));
 }
 
 static inline vf vf_round(vf a)
 {
-    EACH_LANE(floorf(a.v[i] + 0.5f));
+    EACH(round4(a.v[i]));
 }
 
-static inline vf vf_zero_below(vf x, float limit, vf y)
+static inline vf vf_zero_below(vf x, float limit, vf z)
 {
-    for (int i = 0; i < CPU_LANES; i++) y.v[i] = x.v[i] < limit ? 0 : y.v[i];
-    return y;
+    EACH(choose(x.v[i] < same4(limit), same4(0), z.v[i]));
 }
 
 // 2^a for whole a in [-126, 127]; NaN gives any number
 static inline vf vf_pow2(vf a)
 {
-    vf y;
-    for (int i = 0; i < CPU_LANES; i++) {
-        int exponent = a.v[i] > -127 && a.v[i] < 128 ? (int)a.v[i] : 0;
-        uint32_t bits = (uint32_t)(exponent + 127) << 23;
-        memcpy(&y.v[i], &bits, sizeof bits);
-    }
-    return y;
+    EACH((v4)((int4(a.v[i]) + 127) << 23));
 }
 
 // The lanes' sum, in a fixed order.
 static inline float vf_sum(vf a)
 {
+    float v[CPU_LANES];
+    vf_store(v, a);
     for (int n = CPU_LANES / 2; n > 0; n /= 2) {
-        for (int i = 0; i < n; i++) a.v[i] += a.v[i + n];
+        for (int i = 0; i < n; i++) v[i] += v[i + n];
     }
-    return a.v[0];
+    return v[0];
 }
 
 static inline float vf_greatest(vf a)
 {
-    float most = a.v[0];
-    for (int i = 1; i < CPU_LANES; i++) most = a.v[i] > most ? a.v[i] : most;
+    float v[CPU_LANES], most;
+    vf_store(v, a);
+    most = v[0];
+    for (int i = 1; i < CPU_LANES; i++) most = v[i] > most ? v[i] : most;
     return most;
 }
 
 // Lane i: the sum of a[i].
 static inline vf vf_sums(const vf a[CPU_LANES])
 {
-    EACH_LANE(vf_sum(a[i]));
+    float v[CPU_LANES];
+    for (int i = 0; i < CPU_LANES; i++) v[i] = vf_sum(a[i]);
+    return vf_load(v);
 }
 
 static inline vf vf_from_half(const uint8_t *p)
 {
     uint16_t half[CPU_LANES];
+    float v[CPU_LANES];
     memcpy(half, p, sizeof half);
-    EACH_LANE(quant_f16_to_f32(half[i]));
+    for (int i = 0; i < CPU_LANES; i++) v[i] = quant_f16_to_f32(half[i]);
+    return vf_load(v);
 }
 
 static inline void vf_to_half(uint16_t *half, vf x)
 {
-    for (int i = 0; i < CPU_LANES; i++) half[i] = quant_f32_to_f16(x.v[i]);
+    float v[CPU_LANES];
+    vf_store(v, x);
+    for (int i = 0; i < CPU_LANES; i++) half[i] = quant_f32_to_f16(v[i]);
 }
 
 static inline float half_rounded(float x)
@@ -144,23 +180,29 @@ static inline float half_rounded(float x)
 
 static inline vf vf_from_u8(const uint8_t *p)
 {
-    EACH_LANE((float)p[i]);
+    float v[CPU_LANES];
+    for (int i = 0; i < CPU_LANES; i++) v[i] = (float)p[i];
+    return vf_load(v);
 }
 
 static inline vf vf_from_i8(const int8_t *p)
 {
-    EACH_LANE((float)p[i]);
+    float v[CPU_LANES];
+    for (int i = 0; i < CPU_LANES; i++) v[i] = (float)p[i];
+    return vf_load(v);
 }
 
 static inline void vf_to_i8(int8_t *p, vf x)
 {
-    for (int i = 0; i < CPU_LANES; i++) p[i] = (int8_t)x.v[i];
+    for (int i = 0; i < CPU_LANES; i++) p[i] = (int8_t)int4(x.v[i / 4])[i % 4];
 }
 
 // Byte t of each of 16 groups of four bytes.
 static inline vf vf_from_quads(const uint8_t *p, int t)
 {
-    EACH_LANE((float)p[4 * i + t]);
+    float v[CPU_LANES];
+    for (int i = 0; i < CPU_LANES; i++) v[i] = (float)p[4 * i + t];
+    return vf_load(v);
 }
 
 static inline void look_up(const uint8_t *levels, uint8_t *q, uint32_t n)
