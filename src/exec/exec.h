@@ -21,18 +21,18 @@ typedef struct exec_source {
 
 // What executors on a GPU are told beyond the plan. All zero: the defaults.
 typedef struct exec_gpu {
-    const char *selector;      // NULL: the best real GPU; else index, part of a name, or UUID
-    const char *disable;       // features not to be used: "subgroup,int8-dot"; NULL: none
-    const char *cache_dir;     // folder of the pipeline cache; NULL: none is kept
-    bool debug_barriers;       // a full barrier after every dispatch
-    bool minimum_limits;       // pretend that the device has the specification's minimum only
-    uint64_t max_alloc;        // bytes of one allocation; 0: the device's
-    uint64_t max_binding;      // bytes of one storage binding; 0: the device's
-    double max_submit_ms;      // of one submission; 0: by device type
-    int fail_alloc;            // faults for tests: the n-th allocation fails,
-    int fail_pipeline;         // the n-th pipeline can't be made,
-    int lose_at_submit;        // the device is lost at the n-th submission,
-    int skip_barrier;          // the n-th barrier is left out; 0: never
+    const char *selector;  // NULL: the best real GPU; else index, part of a name, or UUID
+    const char *disable;   // features not to be used: "subgroup,int8-dot"; NULL: none
+    const char *cache_dir; // folder of the pipeline cache; NULL: none is kept
+    bool debug_barriers;   // a full barrier after every dispatch
+    bool minimum_limits;   // pretend that the device has the specification's minimum only
+    uint64_t max_alloc;    // bytes of one allocation; 0: the device's
+    uint64_t max_binding;  // bytes of one storage binding; 0: the device's
+    double max_submit_ms;  // of one submission; 0: by device type
+    int fail_alloc;        // faults for tests: the n-th allocation fails,
+    int fail_pipeline;     // the n-th pipeline can't be made,
+    int lose_at_submit;    // the device is lost at the n-th submission,
+    int skip_barrier;      // the n-th barrier is left out; 0: never
 } exec_gpu;
 
 typedef struct exec_params {

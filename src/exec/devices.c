@@ -1,0 +1,29 @@
+#include "exec/devices.h"
+
+#ifdef PUMICE_VULKAN
+#include "exec/vulkan/list.h"
+#endif
+
+pm_status exec_devices(const exec_gpu *options, exec_device **list, size_t *n, const char **why)
+{
+    *list = NULL;
+    *n = 0;
+    if (why) *why = "no Vulkan in this build";
+#ifdef PUMICE_VULKAN
+    return vk_list(options, list, n, why);
+#else
+    (void)options;
+    return PM_OK;
+#endif
+}
+
+pm_status exec_device_find(const exec_gpu *options, exec_device *out)
+{
+#ifdef PUMICE_VULKAN
+    return vk_find(options, out);
+#else
+    (void)options;
+    *out = (exec_device){.id = ""};
+    return error_set(PM_ERROR_DEVICE, "no Vulkan device support in this build");
+#endif
+}
