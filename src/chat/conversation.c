@@ -263,7 +263,7 @@ pm_status conversation_render(const conversation *c, const json_t *messages, boo
     pm_status status = render(c, messages, generation_prompt, &out);
     if (status != PM_OK) return status;
     *text = out.text;
-    *n = out.n;
+    if (n) *n = out.n;
     out.text = NULL;
     tmpl_output_free(&out);
     return PM_OK;
