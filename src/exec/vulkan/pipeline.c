@@ -26,8 +26,9 @@ struct vk_pipelines {
     entry *table;   // open addressing, n_slots a power of two, at most half full
     uint32_t n_slots, n_used;
     VkPipelineCache cache;
-    _Atomic bool changed; // since the file was read or written
-    char *path;           // of the cache file; NULL: none is kept
+    _Atomic bool changed; // pipelines were made since the file was read or written
+    size_t n_file;        // bytes of data in the file; 0: no good file is there
+    char *path;           // NULL: no file is kept
 };
 
 static bool same_key(const vk_pipeline_key *a, const vk_pipeline_key *b)
@@ -290,7 +291,8 @@ pm_status vk_pipelines_create(vk_device *d)
     if (p->path && os_file_exists(p->path) &&
         os_read_whole(p->path, CACHE_MAX_BYTES, &file, &n) == PM_OK)
         data = checked_data(d, file, n, &n_data);
-    if (p->path && !data) atomic_store(&p->changed, true); // a bad file is written anew
+    if (data) p->n_file = n_data;
+    atomic_store(&p->changed, !data); // a bad file is written anew
     VkResult result = create_cache(d, data, data ? n_data : 0);
     if (result != VK_SUCCESS && data) result = create_cache(d, NULL, 0);
     free(file);
@@ -320,11 +322,13 @@ void vk_pipelines_save(vk_device *d)
     if (vkGetPipelineCacheData(d->device, p->cache, &n, NULL) != VK_SUCCESS || n == 0 ||
         n > CACHE_MAX_BYTES - sizeof(cache_header))
         return;
+    // A good file is replaced by a fuller one. Some drivers add a bare header at every start.
+    if (p->n_file > 0 && n <= p->n_file + sizeof(VkPipelineCacheHeaderVersionOne)) return;
     char *data = malloc(n), *folder = strdup(p->path);
     if (data && folder && vkGetPipelineCacheData(d->device, p->cache, &n, data) == VK_SUCCESS) {
         *strrchr(folder, '/') = 0;
         cache_header header = header_for(d, data, n);
-        if (write_file(p->path, folder, &header, data, n) != PM_OK) atomic_store(&p->changed, true);
+        if (write_file(p->path, folder, &header, data, n) == PM_OK) p->n_file = n;
     }
     free(data);
     free(folder);

@@ -90,11 +90,24 @@ static int compare(const vk_candidate *a, const vk_candidate *b)
     return 0;
 }
 
+// Of several native drivers for one card: the maker's for NVIDIA, where Mesa's is the younger one;
+// Mesa's for AMD, where the others are no longer developed; otherwise it doesn't matter.
+static int driver_rank(uint32_t driver_id)
+{
+    switch (driver_id) {
+    case VK_DRIVER_ID_NVIDIA_PROPRIETARY:
+    case VK_DRIVER_ID_MESA_RADV: return 0;
+    case VK_DRIVER_ID_AMD_OPEN_SOURCE: return 2;
+    default: return 1;
+    }
+}
+
 // Of two entries for one card: is `a` the one to use?
 static bool preferred(const vk_candidate *a, const vk_candidate *b)
 {
     if (a->translated != b->translated) return b->translated;
-    if (a->api_version >> 12 != b->api_version >> 12) return a->api_version > b->api_version;
+    int rank_a = driver_rank(a->driver_id), rank_b = driver_rank(b->driver_id);
+    if (rank_a != rank_b) return rank_a < rank_b;
     return compare(a, b) <= 0;
 }
 
