@@ -97,7 +97,7 @@ const option_row option_table[] = {
     // ---- debug ----
     {"no-fuse", "debug", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "one simple operation each instead of fused ones"},
-    {"isa", "debug", OPTION_TEXT, "NAME", NULL, 0, 0, "auto, plain, avx2, avx512", "auto", false,
-     "instruction set of the CPU's kernels"},
+    {"isa", "debug", OPTION_CHOICE, "NAME", "auto|plain|avx2|avx512", 0, 0,
+     "auto, plain, avx2 or avx512", "auto", false, "instruction set of the CPU's kernels"},
 };
 const size_t n_option_rows = sizeof option_table / sizeof *option_table;

@@ -46,6 +46,18 @@ typedef struct exec_params {
 typedef struct exec_weights exec_weights; // immutable, shared between threads
 typedef struct exec exec;                 // one thread at a time
 
+// Which ops a state runs: those of layers [first_layer, end_layer) and, with `outer`, those outside
+// layers that adjoin them: the embedding where layer 0 is among them, what follows the layers where
+// the last one is.
+static inline bool exec_has_op(const plan_set *set, const plan_op *op, uint32_t first_layer,
+                               uint32_t end_layer, bool outer)
+{
+    if (op->layer >= 0)
+        return (uint32_t)op->layer >= first_layer && (uint32_t)op->layer < end_layer;
+    if (!outer) return false;
+    return op->kind == PLAN_EMBED ? first_layer == 0 : end_layer == set->n_layer;
+}
+
 // One row in the table of executors.
 typedef struct exec_kind {
     const char *name; // "reference", "cpu"
@@ -56,9 +68,8 @@ typedef struct exec_kind {
     uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
     const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"
 
-    // A session's state for the ops of layers [first_layer, end_layer) and, with `outer`, those
-    // outside layers. Fails with PM_ERROR_FILE or PM_ERROR_DEVICE where an op can't be run.
-    // The set outlives the state. Buffers start zeroed.
+    // A session's state for the ops that exec_has_op says. Fails with PM_ERROR_FILE or
+    // PM_ERROR_DEVICE where an op can't be run. The set outlives the state. Buffers start zeroed.
     pm_status (*open)(exec_weights *w, const plan_set *set, uint32_t first_layer,
                       uint32_t end_layer, bool outer, exec **out);
     void (*close)(exec *e);

@@ -105,7 +105,7 @@ static pm_status check_plans(const exec_weights *w, const plan_set *set, needs *
     for (uint32_t i = 0; i < set->n_buckets; i++) {
         for (uint32_t j = 0; j < set->buckets[i].n_ops; j++) {
             const plan_op *op = &set->buckets[i].ops[j];
-            if (!has_layer(n->first_layer, n->end_layer, n->outer, op->layer)) continue;
+            if (!exec_has_op(set, op, n->first_layer, n->end_layer, n->outer)) continue;
             pm_status status = cpu_check_op(w, set, op);
             if (status != PM_OK) return status;
             if (op->kind == PLAN_ATTEND) {

@@ -139,9 +139,7 @@ static pm_status check_ops(const vk_device *d, const plan_set *set, uint32_t fir
     for (uint32_t b = 0; b < set->n_buckets; b++) {
         const plan *p = &set->buckets[b];
         for (uint32_t i = 0; i < p->n_ops; i++) {
-            int layer = p->ops[i].layer;
-            bool ours =
-                layer < 0 ? outer : (uint32_t)layer >= first_layer && (uint32_t)layer < end_layer;
+            bool ours = exec_has_op(set, &p->ops[i], first_layer, end_layer, outer);
             pm_status status = ours ? vk_check_op(d, set, &p->ops[i]) : PM_OK;
             if (status != PM_OK) return status;
         }
