@@ -199,25 +199,33 @@ const char *pm_model_template(const pm_model *pm, size_t *n)
 
 // ---- plan -------------------------------------------------------------------------------------
 
-pm_status pm_model_plan(const pm_model *pm, const pm_options *options, int n_rows, char **text)
+static pm_status print_plan(const model *m, const pm_options *options, int n_rows, char **text)
 {
-    if (!pm->m->arch || pm->m->n_layer == 0) {
-        return error_set(PM_ERROR_FILE, "%s: has no plan: its architecture or tensors are missing",
-                         gguf_path(pm->m->file));
-    }
     plan_options how;
-    const char *device = pm_options_get(options, "device");
-    pm_status status = params_plan(pm->m, device, options, &how);
+    pm_status status = params_plan(m, pm_options_get(options, "device"), options, &how);
     if (status != PM_OK) return status;
     if (n_rows < 1 || (uint32_t)n_rows > how.n_batch) {
         return error_set(PM_ERROR_USAGE, "a step of %d rows is not possible (1 to %" PRIu32 ")",
                          n_rows, how.n_batch);
     }
     plan_set *set = NULL;
-    status = plan_build(pm->m, &how, &set);
+    status = plan_build(m, &how, &set);
     if (status != PM_OK) return status;
     buf out = {0};
     plan_print(set, plan_for_rows(set, (uint32_t)n_rows), &out);
     plan_set_free(set);
     return buf_take(&out, text, NULL);
+}
+
+pm_status pm_model_plan(const pm_model *pm, const pm_options *options, int n_rows, char **text)
+{
+    if (pm->loaded) return print_plan(pm->m, options, n_rows, text);
+    // With vocab-only nobody has looked at the tensors yet.
+    model_options how = {.no_mmap = options_is_on(options, "no-mmap"),
+                         .assume_pre = pm_options_get(options, "pre")};
+    model *whole = NULL;
+    pm_status status = model_open(gguf_path(pm->m->file), &how, &whole);
+    if (status == PM_OK) status = print_plan(whole, options, n_rows, text);
+    model_close(whole);
+    return status;
 }
