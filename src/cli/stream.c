@@ -1,0 +1,81 @@
+// An answer on its way to the reader, and the ways to stop it.
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/os.h"
+#include "cli/cli.h"
+
+// Read by the signal handler; one program, one running answer.
+static pm_session *volatile interrupt_session;
+static volatile double last_interrupt;
+
+static void on_interrupt(void *arg)
+{
+    (void)arg;
+    double now = os_seconds();
+    if (last_interrupt > 0 && now - last_interrupt < 1.0) os_die_by_interrupt();
+    last_interrupt = now;
+    pm_session *session = interrupt_session;
+    if (session) pm_session_interrupt(session);
+}
+
+void stream_catch(pm_session *session)
+{
+    interrupt_session = session;
+    os_interrupts_clear();
+    os_interrupts_call(on_interrupt, NULL);
+    os_interrupts_catch();
+}
+
+pm_status stream_run(stream *s, pm_generation *generation)
+{
+    pm_status status = PM_OK;
+    int done = 0;
+    s->ends_line = true;
+    while (!done && status == PM_OK && os_interrupts() == 0) {
+        const char *text;
+        size_t n;
+        status = pm_generation_next(generation, &text, &n, &done);
+        if (status != PM_OK || n == 0) continue;
+        s->ends_line = text[n - 1] == '\n';
+        if (s->show) {
+            out_bytes(text, n);
+            out_flush();
+        }
+    }
+    s->interrupted = os_interrupts() > 0;
+    if (s->interrupted) {
+        pm_generation_stop(generation);
+        status = PM_OK; // an evaluation that was stopped is no failure
+    }
+    if (s->show && !s->ends_line) {
+        out_text("\n");
+        out_flush();
+    }
+    return status;
+}
+
+static double number(const json_t *object, const char *key)
+{
+    return json_number_value(json_object_get(object, key));
+}
+
+char *timing_of(const pm_generation *generation)
+{
+    char *text = NULL, *line = NULL;
+    buf out = {0};
+    if (pm_generation_json(generation, &text) != PM_OK) return NULL;
+    json_t *all = json_loads(text, 0, NULL);
+    const json_t *timings = json_object_get(all, "timings");
+    buf_printf(&out,
+               "prompt: %.0f tokens, %.0f of them cached, %.2f s (%.1f tokens/s); answer: %.0f "
+               "tokens, %.2f s (%.1f tokens/s); first token after %.2f s; ended by: %s",
+               number(all, "prompt_tokens"), number(all, "cached_tokens"),
+               number(timings, "prompt_s"), number(timings, "prompt_tps"),
+               number(all, "completion_tokens"), number(timings, "generate_s"),
+               number(timings, "generate_tps"), number(timings, "first_token_s"),
+               pm_generation_finish_reason(generation));
+    json_decref(all);
+    pm_free(text);
+    return buf_take(&out, &line, NULL) == PM_OK ? line : NULL;
+}
