@@ -1,0 +1,233 @@
+// chat without a terminal: every line of the input is a message or a command.
+#include "cli/cli_test.h"
+
+#include "base/buf.h"
+
+#define OPTIONS "--temp 0 -n 6 --device reference"
+
+// Writes the lines of a chat and runs it; "%s" of FILES stands for test_temp("files").
+static int chat(const char *lines, const char *options, char **out, char **err)
+{
+    test_write(test_temp("lines"), lines, strlen(lines));
+    return pumice(out, err, "$P chat '%s' " OPTIONS " %s <'%s'", tiny(), options,
+                  test_temp("lines"));
+}
+
+static json_t *saved(const char *path)
+{
+    json_t *all = json_load_file(path, 0, NULL);
+    if (!all) fail_msg("%s: nothing saved", path);
+    json_t *messages = json_incref(key_of(all, "messages"));
+    json_decref(all);
+    return messages;
+}
+
+static const char *content(const json_t *messages, size_t index)
+{
+    return json_string_value(key_of(json_array_get(messages, index), "content"));
+}
+
+static void answers_and_nothing_else(void **state)
+{
+    (void)state;
+    char *out, *err, *asked = output_of("$P ask '%s' hi " OPTIONS, tiny());
+    assert_int_equal(chat("hi\n", "", &out, &err), 0);
+    assert_string_equal(out, asked);
+    assert_string_equal(err, "");
+    free(out);
+    free(err);
+    assert_int_equal(chat("\n", "--prompt hi", &out, &err), 0);
+    assert_string_equal(out, asked);
+    free(out);
+    free(err);
+    assert_int_equal(chat("", "", &out, &err), 0);
+    assert_string_equal(out, "");
+    free(out);
+    free(err);
+    free(asked);
+}
+
+// The second answer is that of a fresh start with the same conversation.
+static void turns_are_kept(void **state)
+{
+    (void)state;
+    char lines[4096], path[1024], *out, *err;
+    snprintf(path, sizeof path, "%s", test_temp("turns.json"));
+    snprintf(lines, sizeof lines, "hi\nhow are you?\n/stats\n/save %s\n", path);
+    assert_int_equal(chat(lines, "--system 'be kind'", &out, &err), 0);
+    json_t *messages = saved(path);
+    assert_int_equal(json_array_size(messages), 5);
+    assert_string_equal(content(messages, 0), "be kind");
+    assert_string_equal(content(messages, 1), "hi");
+    assert_string_equal(content(messages, 3), "how are you?");
+    // Of the second prompt, the first turn was in the cache.
+    const char *reused = strstr(err, "last prompt: ");
+    assert_non_null(reused);
+    assert_true(atoi(reused + 13) > 20);
+    json_decref(messages);
+
+    char *fresh;
+    snprintf(lines, sizeof lines, "/load %s\n/regen\n", path);
+    assert_int_equal(chat(lines, "", &fresh, NULL), 0);
+    size_t n = strlen(fresh);
+    assert_true(n > 0 && strlen(out) > n);
+    assert_string_equal(out + strlen(out) - n, fresh);
+    free(fresh);
+    free(out);
+    free(err);
+}
+
+static void undo_clear_and_system(void **state)
+{
+    (void)state;
+    char lines[4096], a[1024], b[1024], c[1024], *out, *err;
+    snprintf(a, sizeof a, "%s", test_temp("a.json"));
+    snprintf(b, sizeof b, "%s", test_temp("b.json"));
+    snprintf(c, sizeof c, "%s", test_temp("c.json"));
+    snprintf(lines, sizeof lines,
+             "/system be brief\none\ntwo\n/undo\n/save %s\n/clear\n/save %s\n/undo\n/regen\n"
+             "/system be long\n/system\nthree\n/save %s\n/quit\nnever\n",
+             a, b, c);
+    assert_int_equal(chat(lines, "", &out, &err), 0);
+    json_t *m = saved(a);
+    assert_int_equal(json_array_size(m), 3);
+    assert_string_equal(content(m, 1), "one");
+    json_decref(m);
+    m = saved(b);
+    assert_int_equal(json_array_size(m), 1);
+    assert_string_equal(content(m, 0), "be brief");
+    json_decref(m);
+    m = saved(c);
+    assert_int_equal(json_array_size(m), 3);
+    assert_string_equal(content(m, 0), "be long");
+    assert_string_equal(content(m, 1), "three");
+    json_decref(m);
+    assert_non_null(strstr(err, "system message: be long"));
+    free(out);
+    free(err);
+}
+
+static void slashes_and_many_lines(void **state)
+{
+    (void)state;
+    char lines[4096], path[1024], *out, *err;
+    snprintf(path, sizeof path, "%s", test_temp("many.json"));
+    snprintf(lines, sizeof lines,
+             "//etc is a folder\nfirst\\\nsecond\n\"\"\"\nthird\n/quit\n\nfourth\"\"\"\n"
+             "\"\"\"fifth\"\"\"\n/save %s\n",
+             path);
+    assert_int_equal(chat(lines, "", &out, &err), 0);
+    json_t *m = saved(path);
+    assert_int_equal(json_array_size(m), 8);
+    assert_string_equal(content(m, 0), "/etc is a folder");
+    assert_string_equal(content(m, 2), "first\nsecond");
+    assert_string_equal(content(m, 4), "third\n/quit\n\nfourth");
+    assert_string_equal(content(m, 6), "fifth");
+    json_decref(m);
+    free(out);
+    free(err);
+}
+
+static void wrong_commands(void **state)
+{
+    (void)state;
+    char *out, *err;
+    assert_int_equal(chat("/regne\n/save\n/quit now\n/help\n", "", &out, &err), 2);
+    assert_string_equal(out, "");
+    assert_non_null(strstr(err, "pumice: error: /regne: no such command (did you mean /regen?"));
+    assert_non_null(strstr(err, "pumice: error: /save: needs a FILE"));
+    assert_non_null(strstr(err, "pumice: error: /quit: takes nothing"));
+    static const char *const names[] = {"/help",   "/regen",    "/undo", "/clear",
+                                        "/system", "/save",     "/load", "/stats",
+                                        "/think",  "/no_think", "/quit"};
+    for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
+        assert_non_null(strstr(err, names[k]));
+    free(out);
+    free(err);
+}
+
+// A file that is no conversation is refused, and the one at hand goes on.
+static void broken_files_are_refused(void **state)
+{
+    (void)state;
+    static const char *const broken[] = {
+        "",
+        "{\"pumice_chat\": 1, \"messages\": [{\"role\": \"us",
+        "[]",
+        "{\"messages\": []}",
+        "{\"pumice_chat\": 99, \"messages\": []}",
+        "{\"pumice_chat\": 1}",
+        "{\"pumice_chat\": 1, \"messages\": [7]}",
+        "{\"pumice_chat\": 1, \"messages\": [{\"role\": \"user\"}]}",
+        "{\"pumice_chat\": 1, \"messages\": [{\"role\": \"user\", \"content\": 3}]}"};
+    for (size_t k = 0; k < sizeof broken / sizeof broken[0]; k++) {
+        char lines[4096], bad[1024], path[1024], *out, *err;
+        snprintf(bad, sizeof bad, "%s", test_temp("bad.json"));
+        snprintf(path, sizeof path, "%s", test_temp("kept.json"));
+        test_write(bad, broken[k], strlen(broken[k]));
+        remove(path);
+        snprintf(lines, sizeof lines,
+                 "/system stay\n/load %s\n/load /nowhere\n/save /nowhere/x\n"
+                 "/save %s\n",
+                 bad, path);
+        int status = chat(lines, "", &out, &err);
+        assert_true(status == 2 || status == 3);
+        assert_int_equal(count_lines(err), 3 + 2); // the errors, the two commands that worked
+        assert_non_null(strstr(err, "bad.json"));
+        json_t *kept = saved(path);
+        assert_int_equal(json_array_size(kept), 1);
+        assert_string_equal(content(kept, 0), "stay");
+        json_decref(kept);
+        free(out);
+        free(err);
+    }
+}
+
+// A message that does not fit is refused with both numbers; the next one is answered.
+static void a_message_that_is_too_long(void **state)
+{
+    (void)state;
+    buf lines = {0};
+    char *out, *err;
+    for (int k = 0; k < 60; k++) buf_str(&lines, "a b c d e f ");
+    buf_str(&lines, "\nhi\n");
+    assert_int_equal(chat(lines.data, "--ctx 64", &out, &err), 2);
+    assert_non_null(strstr(err, "64"));
+    assert_int_equal(count_lines(err), 1);
+    char *asked = output_of("$P ask '%s' hi " OPTIONS, tiny());
+    assert_string_equal(out, asked);
+    free(asked);
+    free(out);
+    free(err);
+    buf_free(&lines);
+}
+
+// A full context drops the oldest turns and says so.
+static void a_full_context(void **state)
+{
+    (void)state;
+    buf lines = {0};
+    char *out, *err;
+    for (int k = 0; k < 12; k++) buf_str(&lines, "tell me more of this\n");
+    assert_int_equal(chat(lines.data, "--ctx 128 --system kind", &out, &err), 0);
+    assert_non_null(strstr(err, "pumice: warning: "));
+    assert_non_null(strstr(err, "oldest"));
+    free(out);
+    free(err);
+    buf_free(&lines);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(answers_and_nothing_else),
+        cmocka_unit_test(turns_are_kept),
+        cmocka_unit_test(undo_clear_and_system),
+        cmocka_unit_test(slashes_and_many_lines),
+        cmocka_unit_test(wrong_commands),
+        cmocka_unit_test(broken_files_are_refused),
+        cmocka_unit_test(a_message_that_is_too_long),
+        cmocka_unit_test(a_full_context),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

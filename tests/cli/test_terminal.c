@@ -1,0 +1,157 @@
+// The interactive chat in a real terminal (tmux): prompt, editing, history, Ctrl-C, the terminal's
+// state afterwards. Skipped where there is no tmux.
+#include "cli/cli_test.h"
+
+#include <unistd.h>
+
+// A server of our own for each test, so that nobody's sessions are touched.
+static char tmux[1200];
+
+static char *sh(const char *format, ...)
+{
+    char command[8192], *out;
+    va_list list;
+    va_start(list, format);
+    vsnprintf(command, sizeof command, format, list);
+    va_end(list);
+    test_run(command, &out, NULL);
+    return out;
+}
+
+// Waits until the screen holds `text` that often; fails after half a minute.
+static void await(const char *text, size_t times)
+{
+    char *screen = NULL;
+    for (int k = 0; k < 300; k++) {
+        free(screen);
+        screen = sh("%s capture-pane -p -S -200 -J", tmux);
+        size_t n = 0;
+        for (const char *at = screen; (at = strstr(at, text)); at++) n++;
+        if (n >= times) {
+            free(screen);
+            return;
+        }
+        usleep(100000);
+    }
+    fail_msg("'%s' (%zu times) did not appear on:\n%s", text, times, screen);
+}
+
+static void keys(const char *what)
+{
+    free(sh("%s send-keys %s", tmux, what));
+}
+
+static int start(void **state)
+{
+    (void)state;
+    if (test_run("command -v tmux", NULL, NULL) != 0) return 0;
+    snprintf(tmux, sizeof tmux, "tmux -S '%s'", test_temp("tmux.socket"));
+    free(sh("env -u TMUX HOME='%s' LC_ALL=C.UTF-8 PS1='$ ' %s -f /dev/null new-session -d -x 120 "
+            "-y 50 'exec sh'",
+            home_folder(), tmux));
+    return 0;
+}
+
+static int stop(void **state)
+{
+    (void)state;
+    if (tmux[0]) free(sh("%s kill-server", tmux));
+    return 0;
+}
+
+static void begin(const char *options)
+{
+    if (!tmux[0]) {
+        print_message("SKIPPED: no tmux\n");
+        skip();
+    }
+    free(sh("%s send-keys 'cd %s; stty -a >before; clear; %s chat %s %s' Enter", tmux,
+            home_folder(), PUMICE_PROGRAM, tiny(), options));
+    await("/help lists the commands", 1);
+}
+
+// The shell is back, with the program's exit status and the terminal as it was. What is typed here
+// differs from what it prints.
+static void left(int status)
+{
+    char wanted[32];
+    snprintf(wanted, sizeof wanted, "status=%d", status);
+    usleep(300000);
+    keys("'echo status=$?' Enter");
+    await(wanted, 1);
+    keys("'stty -a >after; cmp before after && echo same_\"terminal\"' Enter");
+    await("same_terminal", 1);
+}
+
+static void a_conversation(void **state)
+{
+    (void)state;
+    begin("--temp 0 -n 4 --device reference");
+    await("KV cache: ", 1);
+    keys("'hellp' BSpace 'o' Enter");
+    await("> hello", 1);
+    keys("'/stats' Enter");
+    await("last prompt: ", 1);
+    keys("Up Up Enter"); // the history: hello again
+    await("> hello", 2);
+    keys("'/quit' Enter");
+    left(0);
+}
+
+static void control_d_leaves(void **state)
+{
+    (void)state;
+    begin("--device cpu");
+    keys("C-d");
+    left(0);
+}
+
+static void r49_interrupts(void **state)
+{
+    (void)state;
+    begin("--device cpu");
+    keys("'half a line' C-c"); // drops the line, stays
+    await("Ctrl-C again", 1);
+    usleep(1200000);
+    keys("'/stats' Enter");
+    await("device: ", 1);
+    keys("C-c");
+    keys("C-c"); // twice within a second
+    left(130);
+}
+
+// The answer stops, the chat goes on: a long answer of the slow device.
+static void an_answer_is_stopped(void **state)
+{
+    (void)state;
+    begin("--device reference --temp 1 --seed 1 --ctx 16384 --logit-bias 428:-1000 --logit-bias "
+          "426:-1000 --logit-bias "
+          "425:-1000");
+    keys("'go' Enter");
+    usleep(300000);
+    keys("C-c");
+    await("(stopped)", 1);
+    usleep(1200000);
+    keys("'/quit' Enter");
+    left(0);
+}
+
+static void ended_by_another_program(void **state)
+{
+    (void)state;
+    begin("--device cpu");
+    free(sh("pkill -TERM -P \"$(%s display-message -p '#{pane_pid}')\"", tmux));
+    left(143);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(a_conversation, start, stop),
+        cmocka_unit_test_setup_teardown(control_d_leaves, start, stop),
+        cmocka_unit_test_setup_teardown(r49_interrupts, start, stop),
+        cmocka_unit_test_setup_teardown(an_answer_is_stopped, start, stop),
+        cmocka_unit_test_setup_teardown(ended_by_another_program, start, stop),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
