@@ -301,22 +301,20 @@ enum { HELP_INDENT = 30, HELP_WIDTH = 96 };
 // Words, broken at the width, each following line indented.
 static void help_wrapped(const char *text, size_t column, size_t indent)
 {
-    for (const char *at = text; *at;) {
+    bool first = true;
+    for (const char *at = text; *at; at += strspn(at, " ")) {
         size_t n = strcspn(at, " ");
-        if (column + n > HELP_WIDTH && column > indent) {
+        if (!first && column + 1 + n > HELP_WIDTH) {
             out_print("\n%*s", (int)indent, "");
             column = indent;
+        } else if (!first) {
+            out_text(" ");
+            column++;
         }
         out_bytes(at, n);
         column += n;
         at += n;
-        if (*at == ' ') {
-            at++;
-            if (column + 1 + strcspn(at, " ") <= HELP_WIDTH) {
-                out_text(" ");
-                column++;
-            }
-        }
+        first = false;
     }
     out_text("\n");
 }
@@ -352,7 +350,8 @@ static void help_group(const char *wanted, const char *title)
     bool any = false;
     for (size_t k = 0; pm_options_describe(k, &name, &group, &value, &range, &fallback, &help);
          k++) {
-        if (strcmp(group, wanted) != 0) continue;
+        // vocab-only is set by the commands that need no weights.
+        if (strcmp(group, wanted) != 0 || !strcmp(name, "vocab-only")) continue;
         if (!any) out_print("\n%s\n", title);
         any = true;
         buf text = {0};

@@ -1,6 +1,8 @@
 // The command line itself: help, versions, options and their values, exit statuses.
 #include "cli/cli_test.h"
 
+#include <stdbool.h>
+
 static const char *const names[] = {"chat",   "ask",     "info",  "tokenize", "template",
                                     "logits", "devices", "bench", "quantize"};
 enum { N_NAMES = sizeof names / sizeof names[0] };
@@ -29,6 +31,17 @@ static void help_works_without_a_model(void **state)
     free(shorter);
 }
 
+static void one_blank_each(char *text)
+{
+    char *to = text;
+    for (const char *at = text; *at; at++) {
+        bool blank = *at == ' ' || *at == '\n';
+        if (blank && to > text && to[-1] == ' ') continue;
+        *to++ = blank ? ' ' : *at;
+    }
+    *to = 0;
+}
+
 static void help_shows_ranges_and_hides_diagnosis(void **state)
 {
     (void)state;
@@ -45,6 +58,16 @@ static void help_shows_ranges_and_hides_diagnosis(void **state)
         }
     }
     assert_non_null(strstr(help, "-n, --max-tokens"));
+    for (const char *line = help; *line; line += strcspn(line, "\n") + 1)
+        assert_true(strcspn(line, "\n") <= 100);
+    // Whatever the line breaks are, the words stand there as the table has them.
+    one_blank_each(help);
+    const char *range, *text;
+    for (size_t k = 0; pm_options_describe(k, &name, &group, NULL, &range, NULL, &text); k++) {
+        if (strcmp(group, "sampler") != 0) continue;
+        assert_non_null(strstr(help, text));
+        assert_true(!range || !strcmp(range, "true or false") || strstr(help, range));
+    }
     free(help);
     free(debug);
 }
