@@ -172,14 +172,18 @@ static void an_interrupt_keeps_what_came(void **state)
     char path[1024], *err;
     size_t n;
     snprintf(path, sizeof path, "%s", test_temp("answer"));
-    static const char *const forms[] = {"", "--json"};
+    // The answer would take minutes. As text it is stopped once some of it is there; as JSON there
+    // is nothing to see before the end.
+    static const char *const forms[][2] = {
+        {"", "until [ $(wc -c <\"$F\") -gt 10 ]; do sleep 0.1; done"}, {"--json", "sleep 3"}};
     for (size_t k = 0; k < 2; k++) {
         // `env` gives SIGINT back its effect, which shells take from programs in the background.
         int status = pumice(NULL, &err,
-                            "env --default-signal=INT \"$P\" ask '%s' hi --raw --temp 1 -s 3 -q "
-                            "--device reference --ctx 16384 --logit-bias 428:-1000 --logit-bias "
-                            "426:-1000 %s >'%s' & pid=$!; sleep 0.5; kill -INT $pid; wait $pid",
-                            tiny(), forms[k], path);
+                            "F='%s'; env --default-signal=INT \"$P\" ask '%s' hi --raw --temp 1 -s "
+                            "3 -q --device reference --ctx 16384 --logit-bias 428:-1000 "
+                            "--logit-bias 426:-1000 %s >\"$F\" & pid=$!; %s; kill -INT $pid; "
+                            "wait $pid",
+                            path, tiny(), forms[k][0], forms[k][1]);
         assert_int_equal(status, 130);
         assert_null(strstr(err, "error"));
         free(err);

@@ -2,6 +2,7 @@
 // state afterwards. Skipped where there is no tmux.
 #include "cli/cli_test.h"
 
+#include <stdbool.h>
 #include <unistd.h>
 
 // A server of our own for each test, so that nobody's sessions are touched.
@@ -59,12 +60,26 @@ static int stop(void **state)
     return 0;
 }
 
+// A shell that starts drops what was typed before its prompt.
+static void await_shell(void)
+{
+    for (int k = 0; k < 300; k++) {
+        char *screen = sh("%s capture-pane -p", tmux);
+        bool ready = screen[strspn(screen, " \n")] != 0;
+        free(screen);
+        if (ready) return;
+        usleep(100000);
+    }
+    fail_msg("no shell in the terminal");
+}
+
 static void begin(const char *options)
 {
     if (!tmux[0]) {
         print_message("SKIPPED: no tmux\n");
         skip();
     }
+    await_shell();
     free(sh("%s send-keys 'cd %s; stty -a >before; clear; %s chat %s %s' Enter", tmux,
             home_folder(), PUMICE_PROGRAM, tiny(), options));
     await("/help lists the commands", 1);
@@ -115,8 +130,7 @@ static void r49_interrupts(void **state)
     usleep(1200000);
     keys("'/stats' Enter");
     await("device: ", 1);
-    keys("C-c");
-    keys("C-c"); // twice within a second
+    keys("C-c \\; run-shell 'sleep 0.3' \\; send-keys C-c"); // twice within a second
     left(130);
 }
 
