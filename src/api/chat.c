@@ -115,7 +115,7 @@ pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size
 // those messages only when this succeeds.
 static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
 {
-    size_t n_ctx = session_n_ctx(chat->session->s), n_all = 0;
+    size_t n_ctx = session_n_ctx(chat->session->s), n_shortest = 0;
     *n_dropped = 0;
     for (size_t turns = 0;; turns++) {
         json_t *messages = NULL;
@@ -128,7 +128,6 @@ static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
             text_ids_free(&attempt);
             return status;
         }
-        if (turns == 0) n_all = attempt.n;
         bool enough = attempt.n < n_ctx && (turns == 0 || attempt.n <= n_ctx - n_ctx / 4);
         json_t *shorter = NULL;
         size_t unused;
@@ -141,13 +140,13 @@ static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
             return PM_OK;
         }
         json_decref(messages);
-        n_all = attempt.n;
+        n_shortest = attempt.n;
         text_ids_free(&attempt);
     }
     return error_set(PM_ERROR_USAGE,
                      "the last message with its prompt has %zu tokens, the context holds %zu "
                      "(a larger one: option 'ctx')",
-                     n_all, n_ctx);
+                     n_shortest, n_ctx);
 }
 
 pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out)

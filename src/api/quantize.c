@@ -79,27 +79,34 @@ typedef struct buffers {
     float *values;
 } buffers;
 
-static pm_status convert_rows(const rewrite *r, const quant_format *from, const quant_format *to,
-                              buffers *b, uint64_t rows, uint64_t cols)
+// Part i of n of the rows.
+static piece part_of(const quant_format *from, const quant_format *to, const buffers *b,
+                     uint64_t rows, uint64_t cols, uint64_t i, uint64_t n)
 {
-    piece pieces[MAX_THREADS] = {0};
+    size_t first = (size_t)(rows * i / n * cols), end = (size_t)(rows * (i + 1) / n * cols);
+    return (piece){.from = from,
+                   .to = to,
+                   .source = b->source + first / from->block_values * from->block_bytes,
+                   .values = b->values + first,
+                   .result = b->result + first / to->block_values * to->block_bytes,
+                   .n = end - first};
+}
+
+static pm_status convert_rows(const rewrite *r, const quant_format *from, const quant_format *to,
+                              const buffers *b, uint64_t rows, uint64_t cols)
+{
+    piece others[MAX_THREADS] = {0};
     uint64_t n = (uint64_t)r->n_threads < rows ? (uint64_t)r->n_threads : rows;
     pm_status status = PM_OK;
-    for (uint64_t i = 0; i < n; i++) {
-        size_t first = (size_t)(rows * i / n * cols), end = (size_t)(rows * (i + 1) / n * cols);
-        pieces[i] = (piece){from,
-                            to,
-                            b->source + first / from->block_values * from->block_bytes,
-                            b->values + first,
-                            b->result + first / to->block_values * to->block_bytes,
-                            end - first,
-                            NULL};
-        if (i > 0 && status == PM_OK) {
-            status = os_thread_start(convert, &pieces[i], &pieces[i].thread);
-        }
+    for (uint64_t i = 1; i < n && status == PM_OK; i++) {
+        others[i] = part_of(from, to, b, rows, cols, i, n);
+        status = os_thread_start(convert, &others[i], &others[i].thread);
     }
-    if (status == PM_OK) convert(&pieces[0]);
-    for (uint64_t i = 1; i < n; i++) os_thread_join(pieces[i].thread);
+    if (n > 0 && status == PM_OK) {
+        piece own = part_of(from, to, b, rows, cols, 0, n);
+        convert(&own);
+    }
+    for (uint64_t i = 1; i < n; i++) os_thread_join(others[i].thread);
     return status;
 }
 
@@ -113,7 +120,8 @@ static pm_status convert_tensor(rewrite *r, const gguf_tensor *t, const quant_fo
     uint64_t from_row, to_row, values = 0;
     if (!quant_row_bytes(from->type, cols, &from_row) ||
         !quant_row_bytes(to->type, cols, &to_row) ||
-        !size_mul(most * cols, sizeof(float), &values)) {
+        !size_mul(most * cols, sizeof(float), &values) || values == 0 || from_row == 0 ||
+        to_row == 0) {
         return error_set(PM_ERROR_FILE, "tensor '%s': rows of %" PRIu64 " values are not possible",
                          t->name, cols);
     }

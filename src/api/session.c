@@ -152,7 +152,6 @@ void pm_sampler_accept(pm_sampler *s, int32_t id)
 
 pm_status pm_sampler_sample(pm_sampler *s, const float *logits, int32_t n_vocab, int32_t *id)
 {
-    if (n_vocab < 1) return error_set(PM_ERROR_USAGE, "no logits to draw from");
     return sampler_sample(s->s, logits, n_vocab, id);
 }
 

@@ -97,6 +97,7 @@ void candidates_sort(sampler_candidate *c, size_t n)
 
 void candidates_top(const float *logits, size_t n, size_t k, sampler_candidate *out)
 {
+    if (k == 0) return;
     for (size_t i = 0; i < k; i++) out[i] = (sampler_candidate){(int32_t)i, logits[i], 0};
     heap_make(out, k);
     // Ids rise, so that an equal logit never replaces an earlier one. Blocks whose largest logit
@@ -133,9 +134,10 @@ void logits_top(const float *logits, int32_t n_vocab, size_t n, int32_t *ids)
                 sift_down(heap, k, 0);
             }
         }
-        candidates_sort(heap, k);
-        for (size_t i = 0; i < k; i++) ids[done + i] = heap[i].id;
-        last = heap[k - 1];
-        done += k;
+        if (held == 0) return;
+        candidates_sort(heap, held);
+        for (size_t i = 0; i < held; i++) ids[done + i] = heap[i].id;
+        last = heap[held - 1];
+        done += held;
     }
 }

@@ -290,6 +290,7 @@ static size_t filter(sampler *s, const float *logits, size_t n_vocab, double max
 pm_status sampler_candidates(sampler *s, const float *logits, int32_t n_vocab,
                              const sampler_candidate **candidates, size_t *n)
 {
+    if (n_vocab < 1) return error_set(PM_ERROR_USAGE, "there are no logits to draw from");
     pm_status status = reserve(s, (size_t)n_vocab);
     if (status == PM_OK) status = adjust(s, &logits, n_vocab);
     float max = 0;
@@ -303,6 +304,7 @@ pm_status sampler_candidates(sampler *s, const float *logits, int32_t n_vocab,
     } else {
         *n = filter(s, logits, (size_t)n_vocab, (double)max);
     }
+    if (*n == 0) return error_set(PM_ERROR_RUN, "no token is left to draw from");
     *candidates = s->candidates;
     return PM_OK;
 }

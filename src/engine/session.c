@@ -284,7 +284,7 @@ static pm_status reserve_logits(session *s, size_t rows)
 {
     if (rows <= s->cap_logits) return PM_OK;
     uint64_t bytes = 0;
-    if (!size_mul(rows, (uint64_t)s->plan->n_vocab * sizeof *s->logits, &bytes) ||
+    if (!size_mul(rows, (uint64_t)s->plan->n_vocab * sizeof *s->logits, &bytes) || bytes == 0 ||
         bytes > SIZE_MAX / 2) {
         return error_memory("logits", UINT64_MAX);
     }
