@@ -5,6 +5,21 @@
 
 #include "exec/exec.h"
 
+typedef struct exec_device_value {
+    const char *name; // static
+    uint64_t value;
+} exec_device_value;
+
+typedef struct exec_device_feature {
+    const char *name; // for exec_gpu.disable; static
+    bool found, used;
+} exec_device_feature;
+
+typedef struct exec_device_heap {
+    uint64_t bytes;
+    bool device_local;
+} exec_device_heap;
+
 typedef struct exec_device {
     char id[16];        // "vulkan:0": what the option "device" takes; 0 is the best
     char title[320];    // "NAME (DRIVER VERSION)"
@@ -13,10 +28,23 @@ typedef struct exec_device {
     uint64_t available; // of them now, less a margin; UINT64_MAX: unknown (software drivers' heaps
                         // are not true)
     uint64_t max_alloc, max_binding;
+
+    // For `devices`.
+    char name[256], driver[256], driver_version[256];
+    const char *type; // "discrete", "integrated", "virtual", "software", "other"; static
+    uint32_t vendor_id, device_id;
+    char api_version[32]; // "1.3.230"
+    char uuid[37];        // "6d657361-3232-..."
+    char pci[20];         // "0000:01:00.0"; "" where the driver doesn't tell
+    uint32_t n_heaps, n_limits, n_features;
+    exec_device_heap heaps[16];
+    exec_device_value limits[12]; // in use
+    exec_device_feature features[12];
 } exec_device;
 
 // All devices, best first; *list is released with free, NULL when there are none. *why (may be
-// NULL) then points to a static text: "no Vulkan loader". PM_ERROR_RUN when memory runs out.
+// NULL) then points to a static text: "no Vulkan loader". PM_ERROR_RUN when memory runs out,
+// PM_ERROR_USAGE for options that no device can have. options may be NULL.
 pm_status exec_devices(const exec_gpu *options, exec_device **list, size_t *n, const char **why);
 
 // The device that a selector means (see exec_gpu.selector; NULL: the best that is no software

@@ -95,22 +95,24 @@ void vk_atom_range(uint64_t atom, uint64_t total, uint64_t *offset, uint64_t *n)
 
 // ---- room -------------------------------------------------------------------------------------
 
+uint64_t vk_room_now(VkPhysicalDevice physical, bool has_budget, uint32_t heap,
+                     const VkMemoryHeap *heaps, uint64_t own, bool *known)
+{
+    VkPhysicalDeviceMemoryBudgetPropertiesEXT budgets = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
+    VkPhysicalDeviceMemoryProperties2 all = {
+        .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budgets};
+    if (has_budget) vkGetPhysicalDeviceMemoryProperties2(physical, &all);
+    return vk_heap_room(heaps[heap].size, budgets.heapBudget[heap], budgets.heapUsage[heap], own,
+                        known);
+}
+
 static uint64_t heap_room(vk_device *d, uint32_t heap, bool *known)
 {
     *known = false;
     if (d->software) return UINT64_MAX;
-    uint64_t budget = 0, usage = 0;
-    if (d->features.memory_budget) {
-        VkPhysicalDeviceMemoryBudgetPropertiesEXT budgets = {
-            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_BUDGET_PROPERTIES_EXT};
-        VkPhysicalDeviceMemoryProperties2 all = {
-            .sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2, .pNext = &budgets};
-        vkGetPhysicalDeviceMemoryProperties2(d->physical, &all);
-        budget = budgets.heapBudget[heap];
-        usage = budgets.heapUsage[heap];
-    }
-    return vk_heap_room(d->memory.memoryHeaps[heap].size, budget, usage,
-                        atomic_load(&d->heap_used[heap]), known);
+    return vk_room_now(d->physical, d->features.memory_budget, heap, d->memory.memoryHeaps,
+                       atomic_load(&d->heap_used[heap]), known);
 }
 
 uint64_t vk_device_room(vk_device *d, bool *known)

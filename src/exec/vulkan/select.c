@@ -21,7 +21,7 @@ void vk_uuid_text(const uint8_t uuid[VK_UUID_SIZE], char text[37])
     }
 }
 
-static const char *type_name(VkPhysicalDeviceType type)
+const char *vk_type_name(VkPhysicalDeviceType type)
 {
     switch (type) {
     case VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU: return "discrete";
@@ -190,7 +190,7 @@ static pm_status nothing(const vk_candidate *c, const uint32_t *order, uint32_t 
     size_t at = 0;
     for (uint32_t i = 0; i < n && at + 1 < sizeof list; i++) {
         int more = snprintf(list + at, sizeof list - at, "%svulkan:%u %s (%s)", i ? ", " : "", i,
-                            c[order[i]].name, type_name(c[order[i]].type));
+                            c[order[i]].name, vk_type_name(c[order[i]].type));
         at += more > 0 ? (size_t)more : 0;
     }
     if (n == 0)

@@ -48,6 +48,7 @@ uint32_t vk_rank(const vk_candidate *c, uint32_t n, uint32_t *order);
 // what exists.
 pm_status vk_select(const vk_candidate *c, uint32_t n, const char *selector, uint32_t *chosen);
 bool vk_is_software(const vk_candidate *c);
+const char *vk_type_name(VkPhysicalDeviceType type); // "discrete", ...
 void vk_uuid_text(const uint8_t uuid[VK_UUID_SIZE], char text[37]);
 
 // All about one physical device that is asked before it is opened.
@@ -192,6 +193,9 @@ int vk_choose_memory_type(const VkPhysicalDeviceMemoryProperties *memory, uint32
 // eighth is kept for others, and *known is false.
 uint64_t vk_heap_room(uint64_t heap_bytes, uint64_t budget, uint64_t usage, uint64_t own,
                       bool *known);
+// The same from what the driver tells now; `own`: bytes of ours in that heap.
+uint64_t vk_room_now(VkPhysicalDevice physical, bool has_budget, uint32_t heap,
+                     const VkMemoryHeap *heaps, uint64_t own, bool *known);
 // The same for the heap that VK_MEMORY_DEVICE buffers come from, now. UINT64_MAX on a software
 // driver: its heap sizes mean nothing.
 uint64_t vk_device_room(vk_device *d, bool *known);
