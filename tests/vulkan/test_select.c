@@ -344,9 +344,14 @@ static void r3_enumeration_order(void **state)
             }
             uint32_t order[MAX_DEVICES];
             assert_int_equal(vk_rank(turned, it->n, order), it->n_ranked);
-            for (uint32_t i = 0; i < it->n_ranked; i++)
-                assert_memory_equal(&turned[order[i]], &it->devices[it->ranked[i]],
-                                    sizeof turned[0]);
+            for (uint32_t i = 0; i < it->n_ranked; i++) {
+                const vk_candidate *got = &turned[order[i]];
+                const vk_candidate *expected = &it->devices[it->ranked[i]];
+                assert_string_equal(got->name, expected->name);
+                assert_memory_equal(got->uuid, expected->uuid, sizeof got->uuid);
+                assert_memory_equal(got->pci, expected->pci, sizeof got->pci);
+                assert_int_equal(got->driver_id, expected->driver_id);
+            }
         }
     }
 }
