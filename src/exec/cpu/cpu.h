@@ -10,7 +10,6 @@
 
 enum {
     CPU_TILE_ROWS = 128,   // rows of activations of a product's tile
-    CPU_TILE_COLS = 32,    // its columns: two groups of weights, one block of 8-bit output
     CPU_ATTEND_HEADS = 64, // about how many pairs (row, query head) attention takes at a time
     CPU_ATTEND_ROWS = 16,  // at most so many rows
 };
@@ -27,7 +26,7 @@ typedef struct cpu_buffer {
 typedef struct cpu_scratch {
     cpu_panel *panel;
     float *floats;               // [2][CPU_CHUNK * CPU_LANES]
-    float *acc;                  // [CPU_TILE_ROWS][CPU_LANES]
+    float *acc;                  // [CPU_TILE_ROWS][CPU_TILE_COLS]
     float *y[2];                 // [CPU_TILE_ROWS][CPU_TILE_COLS]
     float *row;                  // as wide as the widest buffer
     float *q, *out;              // [pairs][head_dim]
@@ -77,15 +76,6 @@ static inline cpu_q8 cpu_q8_rows(uint8_t *base, uint32_t width, size_t stride)
 {
     float *d = (float *)(void *)(base + width);
     return (cpu_q8){(int8_t *)base, d, (int32_t *)(void *)(d + width / CPU_BLOCK), stride};
-}
-
-static inline cpu_q8 cpu_q8_moved(cpu_q8 x, uint32_t row, uint32_t col)
-{
-    size_t by = row * x.stride;
-    x.q += by + col;
-    x.d = (float *)(void *)((char *)x.d + by) + col / CPU_BLOCK;
-    x.sum = (int32_t *)(void *)((char *)x.sum + by) + col / 16;
-    return x;
 }
 
 static inline cpu_q8 cpu_q8_at(const exec *e, plan_view v, uint32_t row)

@@ -13,19 +13,22 @@
 #include "plan/plan.h"
 
 enum {
-    CPU_LANES = 16,    // rows of a group
-    CPU_BLOCK = 32,    // values that share a scale of the activations
-    CPU_CHUNK = 256,   // columns that are unpacked at a time; a multiple of every format's block
-    CPU_KEYS = 64,     // keys that attention takes at a time, from position 0
-    CPU_MAX_SUBS = 16, // sub-blocks of 16 values in a chunk
+    CPU_LANES = 16,     // rows of a group
+    CPU_BLOCK = 32,     // values that share a scale of the activations
+    CPU_CHUNK = 256,    // columns that are unpacked at a time; a multiple of every format's block
+    CPU_KEYS = 64,      // keys that attention takes at a time, from position 0
+    CPU_MAX_SUBS = 16,  // sub-blocks of 16 values in a chunk
+    CPU_TILE_COLS = 32, // columns of a product's tile: two groups, one block of 8-bit output
 };
 
 // ---- weights ----------------------------------------------------------------------------------
 
-// How a format's integers lie in memory, in planes of whole groups. A block of 32 columns of a
-// group is 512 values v in the order [8 quads of columns][16 rows][4 columns]; `low` holds low_bits
-// of each (4 bits: byte i has values i and i + 256; 2 bits: i, i + 128, ...), `high` the bits above
-// (1 bit: byte i has values i, i + 64, ...). A weight is scale * (v - zero) + min, where
+// How a format's integers lie in memory. A group is chunks of CPU_CHUNK columns (the last may be
+// shorter), one behind the other: a product reads one stream. A chunk is six planes (cpu_planes).
+// A block of 32 columns of a group is 512 values v in the order [8 quads of columns][16 rows][4
+// columns]; plane `low` holds low_bits of each (4 bits: byte i has values i and i + 256; 2 bits: i,
+// i + 128, ...), `high` the bits above (1 bit: byte i has values i, i + 64, ...). d, m, sub and
+// sub_min follow, 16 rows side by side. A weight is scale * (v - zero) + min, where
 //   scale = d * sub (d alone without sub-scales), min = m, or -(m * sub_min), or absent.
 typedef struct cpu_format {
     quant_type type;
@@ -39,8 +42,26 @@ typedef struct cpu_format {
     const uint8_t *levels; // low nibbles index these; NULL: they are the value
 } cpu_format;
 
+// Where the planes of a chunk begin; low begins at 0.
+typedef struct cpu_planes {
+    uint32_t high, d, m, sub, sub_min, end;
+} cpu_planes;
+
+// Of a chunk of n columns.
+static inline cpu_planes cpu_planes_of(const cpu_format *f, uint32_t n)
+{
+    uint32_t halves = n / f->span * 2 * CPU_LANES, subs = f->sub ? n / f->sub * CPU_LANES : 0;
+    cpu_planes p = {.high = n * f->low_bits * 2u};
+    p.d = p.high + n * f->high_bits * 2u;
+    p.m = p.d + halves;
+    p.sub = p.m + (f->has_min ? halves : 0);
+    p.sub_min = p.sub + subs;
+    p.end = p.sub_min + (f->has_min && !f->sub_packed ? subs : 0);
+    return p;
+}
+
 typedef enum cpu_form {
-    CPU_INT,  // planes of cpu_format
+    CPU_INT,  // chunks of cpu_format
     CPU_F32,  // [columns][16 rows] floats
     CPU_F16,  // the same in halves
     CPU_BF16, // the same in bfloat16
@@ -54,7 +75,7 @@ typedef struct cpu_weight {
     const quant_format *quant;
     uint32_t rows, cols;
     uint64_t row_bytes, group_bytes;
-    uint64_t high, d, m, sub, sub_min; // where the planes of a group begin; low begins at 0
+    uint64_t chunk_bytes; // of CPU_INT, a whole chunk
     uint8_t *data;
 } cpu_weight;
 
@@ -80,6 +101,15 @@ typedef struct cpu_q8 {
     size_t stride;
 } cpu_q8;
 
+static inline cpu_q8 cpu_q8_moved(cpu_q8 x, uint32_t row, uint32_t col)
+{
+    size_t by = row * x.stride;
+    x.q += by + col;
+    x.d = (float *)(void *)((char *)x.d + by) + col / CPU_BLOCK;
+    x.sum = (int32_t *)(void *)((char *)x.sum + by) + col / 16;
+    return x;
+}
+
 typedef struct cpu_kernels {
     const char *name; // "plain", "avx2", "avx512": what --isa takes
     const char *label;
@@ -90,7 +120,8 @@ typedef struct cpu_kernels {
     const float *(*unpack_f32)(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n,
                                float *memory);
 
-    // acc[row][lane] += sum over the panel's columns of weight[lane] * x[row]
+    // acc[row][lane] += sum over the panel's columns of weight[lane] * x[row]; rows of acc are
+    // CPU_TILE_COLS floats apart
     void (*dot_q8)(const cpu_panel *p, cpu_q8 x, uint32_t n_rows, float *acc);
     // panel: [n][16]; x: rows `stride` floats apart
     void (*dot_f32)(const float *panel, uint32_t n, const float *x, size_t stride, uint32_t n_rows,

@@ -232,7 +232,7 @@ dot_rows(const cpu_panel *p, cpu_q8 x, int side, float *acc, const int rows, boo
     const int n = halves ? 2 : 1, zero = wide ? p->zero - 128 : p->zero;
     const uint8_t *w_at = p->q + 32 * side;
     __m256 sum[ROWS_Q8];
-    for (int r = 0; r < rows; r++) sum[r] = _mm256_loadu_ps(acc + r * CPU_LANES);
+    for (int r = 0; r < rows; r++) sum[r] = _mm256_loadu_ps(acc + r * CPU_TILE_COLS);
     for (uint32_t s = 0; s < p->n_blocks * (uint32_t)n; s++) {
         uint32_t b = s / (uint32_t)n;
         const int8_t *q = x.q + s * (32u / (uint32_t)n);
@@ -265,26 +265,21 @@ dot_rows(const cpu_panel *p, cpu_q8 x, int side, float *acc, const int rows, boo
             sum[r] = _mm256_fmadd_ps(part, _mm256_loadu_ps(p->min[s] + 8 * side), sum[r]);
         }
     }
-    for (int r = 0; r < rows; r++) _mm256_storeu_ps(acc + r * CPU_LANES, sum[r]);
+    for (int r = 0; r < rows; r++) _mm256_storeu_ps(acc + r * CPU_TILE_COLS, sum[r]);
 }
 
 static inline __attribute__((always_inline)) void
 dot_all(const cpu_panel *p, cpu_q8 x, uint32_t n_rows, float *acc, bool wide, bool halves)
 {
-    while (n_rows > 0) {
-        uint32_t rows = n_rows >= ROWS_Q8 ? ROWS_Q8 : 1;
+    for (uint32_t rows; n_rows > 0; n_rows -= rows) {
+        rows = n_rows >= 4 ? 4 : n_rows >= 2 ? 2 : 1;
         for (int side = 0; side < 2; side++) {
-            if (rows == ROWS_Q8) {
-                dot_rows(p, x, side, acc + 8 * side, ROWS_Q8, wide, halves);
-            } else {
-                dot_rows(p, x, side, acc + 8 * side, 1, wide, halves);
-            }
+            if (rows == 4) dot_rows(p, x, side, acc + 8 * side, 4, wide, halves);
+            if (rows == 2) dot_rows(p, x, side, acc + 8 * side, 2, wide, halves);
+            if (rows == 1) dot_rows(p, x, side, acc + 8 * side, 1, wide, halves);
         }
-        x.q += rows * x.stride;
-        x.d = (float *)(void *)((char *)x.d + rows * x.stride);
-        x.sum = (int32_t *)(void *)((char *)x.sum + rows * x.stride);
-        acc += rows * CPU_LANES;
-        n_rows -= rows;
+        x = cpu_q8_moved(x, rows, 0);
+        acc += rows * CPU_TILE_COLS;
     }
 }
 

@@ -175,7 +175,8 @@ static inline void look_up(const uint8_t *levels, uint8_t *q, uint32_t n)
 
 // ---- the integer product ----------------------------------------------------------------------
 
-enum { ROWS_F32 = 8, ROWS_WEIGH = 4, ROWS_Q8 = 8 };
+// Bytes ahead: the processor's own prefetching stops at the end of each page of 4096.
+enum { ROWS_F32 = 8, ROWS_WEIGH = 4, ROWS_Q8 = 8, PREFETCH = 3072 };
 
 static inline __m512i load_x(const int8_t *q)
 {
@@ -191,7 +192,7 @@ static inline __attribute__((always_inline)) void dot_rows(const cpu_panel *p, c
     const int n = halves ? 2 : 1;
     const uint8_t *w_at = p->q;
     __m512 sum[ROWS_Q8];
-    for (int r = 0; r < rows; r++) sum[r] = _mm512_loadu_ps(acc + r * CPU_LANES);
+    for (int r = 0; r < rows; r++) sum[r] = _mm512_loadu_ps(acc + r * CPU_TILE_COLS);
     for (uint32_t s = 0; s < p->n_blocks * (uint32_t)n; s++) {
         uint32_t b = s / (uint32_t)n;
         const int8_t *q = x.q + s * (32u / (uint32_t)n);
@@ -205,6 +206,7 @@ static inline __attribute__((always_inline)) void dot_rows(const cpu_panel *p, c
         }
         for (int quad = 0; quad < 8 / n; quad++, w_at += 64, q += 4) {
             __m512i w = _mm512_loadu_si512(w_at);
+            if (rows < ROWS_Q8) _mm_prefetch((const char *)w_at + PREFETCH, _MM_HINT_T0);
             for (int r = 0; r < rows; r++) {
                 dot[r] = _mm512_dpbusd_epi32(dot[r], w, load_x(q + (size_t)r * x.stride));
             }
@@ -220,24 +222,20 @@ static inline __attribute__((always_inline)) void dot_rows(const cpu_panel *p, c
             sum[r] = _mm512_fmadd_ps(part, _mm512_loadu_ps(p->min[s]), sum[r]);
         }
     }
-    for (int r = 0; r < rows; r++) _mm512_storeu_ps(acc + r * CPU_LANES, sum[r]);
+    for (int r = 0; r < rows; r++) _mm512_storeu_ps(acc + r * CPU_TILE_COLS, sum[r]);
 }
 
 static inline __attribute__((always_inline)) void dot_all(const cpu_panel *p, cpu_q8 x,
                                                           uint32_t n_rows, float *acc, bool halves)
 {
-    while (n_rows > 0) {
-        uint32_t rows = n_rows >= ROWS_Q8 ? ROWS_Q8 : 1;
-        if (rows == ROWS_Q8) {
-            dot_rows(p, x, acc, ROWS_Q8, halves);
-        } else {
-            dot_rows(p, x, acc, 1, halves);
-        }
-        x.q += rows * x.stride;
-        x.d = (float *)(void *)((char *)x.d + rows * x.stride);
-        x.sum = (int32_t *)(void *)((char *)x.sum + rows * x.stride);
-        acc += rows * CPU_LANES;
-        n_rows -= rows;
+    for (uint32_t rows; n_rows > 0; n_rows -= rows) {
+        rows = n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : n_rows >= 2 ? 2 : 1;
+        if (rows == 8) dot_rows(p, x, acc, 8, halves);
+        if (rows == 4) dot_rows(p, x, acc, 4, halves);
+        if (rows == 2) dot_rows(p, x, acc, 2, halves);
+        if (rows == 1) dot_rows(p, x, acc, 1, halves);
+        x = cpu_q8_moved(x, rows, 0);
+        acc += rows * CPU_TILE_COLS;
     }
 }
 

@@ -103,31 +103,28 @@ INLINE void spread_block(const cpu_format *f, const uint8_t *low, const uint8_t 
     }
 }
 
-static void unpack_scales(const cpu_weight *w, const uint8_t *base, uint32_t col, uint32_t n,
-                          cpu_panel *p)
+// base: the chunk
+static void unpack_scales(const cpu_format *f, const cpu_planes *at, const uint8_t *base,
+                          uint32_t n, cpu_panel *p)
 {
-    const cpu_format *f = w->format;
     uint32_t sub = f->sub ? f->sub : CPU_BLOCK;
-    p->halves = sub == 16;
-    p->has_min = f->has_min;
     for (uint32_t i = 0; i < n / sub; i++) {
-        uint64_t at = (col + i * sub) / f->span * CPU_LANES, s = col / sub + i;
-        vf d = vf_from_half(base + w->d + 2 * at);
-        vf m = f->has_min ? vf_from_half(base + w->m + 2 * at) : vf_set1(0.0f);
+        uint32_t span = i * sub / f->span * 2 * CPU_LANES;
+        vf d = vf_from_half(base + at->d + span);
+        vf m = f->has_min ? vf_from_half(base + at->m + span) : vf_set1(0.0f);
+        const uint8_t *scale = base + at->sub + i * CPU_LANES;
         if (f->sub_packed) {
-            uint8_t scale[CPU_LANES], min[CPU_LANES];
+            uint8_t low[CPU_LANES], high[CPU_LANES];
             for (int j = 0; j < CPU_LANES; j++) {
-                uint8_t both = base[w->sub + s * CPU_LANES + (uint64_t)j];
-                scale[j] = both & 15;
-                min[j] = both >> 4;
+                low[j] = scale[j] & 15;
+                high[j] = scale[j] >> 4;
             }
-            d = vf_mul(d, vf_from_u8(scale));
-            m = vf_sub(vf_set1(0.0f), vf_mul(m, vf_from_u8(min)));
+            d = vf_mul(d, vf_from_u8(low));
+            m = vf_sub(vf_set1(0.0f), vf_mul(m, vf_from_u8(high)));
         } else if (f->sub) {
-            const uint8_t *scale = base + w->sub + s * CPU_LANES;
             d = vf_mul(d, f->sub_signed ? vf_from_i8((const int8_t *)scale) : vf_from_u8(scale));
             if (f->has_min) {
-                vf min = vf_from_u8(base + w->sub_min + s * CPU_LANES);
+                vf min = vf_from_u8(base + at->sub_min + i * CPU_LANES);
                 m = vf_sub(vf_set1(0.0f), vf_mul(m, min));
             }
         }
@@ -140,21 +137,28 @@ static void unpack(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n
 {
     enum { BLOCK_VALUES = CPU_BLOCK * CPU_LANES };
     const cpu_format *f = w->format;
-    const uint8_t *base = w->data + group * w->group_bytes;
-    const uint8_t *low = base + (uint64_t)(col / CPU_BLOCK) * 64u * f->low_bits;
-    const uint8_t *high = base + w->high + (uint64_t)(col / CPU_BLOCK) * 64u * f->high_bits;
+    const cpu_planes at = cpu_planes_of(f, n);
+    const uint8_t *base = w->data + group * w->group_bytes + col / CPU_CHUNK * w->chunk_bytes;
     p->n_blocks = n / CPU_BLOCK;
     p->zero = f->zero;
     p->wide = f->low_bits == 8 || f->levels;
-    p->q = low;
+    p->halves = f->sub == 16;
+    p->has_min = f->has_min;
+    p->q = base;
     if (f->low_bits != 8) {
         p->q = p->memory;
         for (uint32_t b = 0; b < p->n_blocks; b++) {
-            spread_block(f, low + b * 64u * f->low_bits, high + b * 64u * f->high_bits,
+            spread_block(f, base + b * 64u * f->low_bits, base + at.high + b * 64u * f->high_bits,
                          p->memory + b * BLOCK_VALUES);
         }
     }
-    unpack_scales(w, base, col, n, p);
+    if (f->sub || f->has_min) {
+        unpack_scales(f, &at, base, n, p);
+        return;
+    }
+    for (uint32_t b = 0; b < p->n_blocks; b++) {
+        vf_store(p->scale[b], vf_from_half(base + at.d + b * 2 * CPU_LANES));
+    }
 }
 
 static const float *unpack_f32(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n,
@@ -207,7 +211,7 @@ INLINE void dot_f32_rows(const float *panel, uint32_t n, const float *x, size_t 
             }
         }
         for (int r = 0; r < rows; r++) {
-            float *to = acc + r * CPU_LANES;
+            float *to = acc + r * CPU_TILE_COLS;
             vf_store(to, vf_add(vf_load(to), sum[r]));
         }
     }
@@ -216,12 +220,14 @@ INLINE void dot_f32_rows(const float *panel, uint32_t n, const float *x, size_t 
 static void dot_f32(const float *panel, uint32_t n, const float *x, size_t stride, uint32_t n_rows,
                     float *acc)
 {
-    uint32_t r = 0;
-    for (; n_rows - r >= ROWS_F32; r += ROWS_F32) {
-        dot_f32_rows(panel, n, x + r * stride, stride, acc + r * CPU_LANES, ROWS_F32);
-    }
-    for (; r < n_rows; r++) {
-        dot_f32_rows(panel, n, x + r * stride, stride, acc + r * CPU_LANES, 1);
+    enum { FEW = ROWS_F32 / 2 };
+    for (uint32_t rows; n_rows > 0; n_rows -= rows) {
+        rows = n_rows >= ROWS_F32 ? ROWS_F32 : n_rows >= FEW ? FEW : 1;
+        if (rows == ROWS_F32) dot_f32_rows(panel, n, x, stride, acc, ROWS_F32);
+        if (rows == FEW) dot_f32_rows(panel, n, x, stride, acc, FEW);
+        if (rows == 1 && FEW != 1) dot_f32_rows(panel, n, x, stride, acc, 1);
+        x += rows * stride;
+        acc += rows * CPU_TILE_COLS;
     }
 }
 

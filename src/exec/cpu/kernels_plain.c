@@ -226,7 +226,7 @@ static void dot_quads(const uint8_t *w, const int8_t *q, int quads, int32_t dot[
 static void dot_q8(const cpu_panel *p, cpu_q8 x, uint32_t n_rows, float *acc)
 {
     int n = p->halves ? 2 : 1; // scales a block
-    for (uint32_t r = 0; r < n_rows; r++, acc += CPU_LANES) {
+    for (uint32_t r = 0; r < n_rows; r++, acc += CPU_TILE_COLS) {
         const int8_t *q = (const int8_t *)((const char *)x.q + r * x.stride);
         const float *d = (const float *)(const void *)((const char *)x.d + r * x.stride);
         const int32_t *sum = (const int32_t *)(const void *)((const char *)x.sum + r * x.stride);

@@ -15,34 +15,41 @@ typedef struct inputs {
 
 // ---- one tile ---------------------------------------------------------------------------------
 
-// acc[row][lane] = product of the group's 16 weight rows with rows [first, first + n) of x.
+// acc[row][lane] += product of the group's 16 weight rows with rows [first, first + n) of x.
 static void multiply_group(const exec *e, cpu_scratch *s, const cpu_weight *w, uint32_t group,
-                           const inputs *in, uint32_t first, uint32_t n)
+                           const inputs *in, uint32_t first, uint32_t n, float *acc)
 {
-    memset(s->acc, 0, (size_t)n * CPU_LANES * sizeof *s->acc);
     for (uint32_t col = 0; col < w->cols; col += CPU_CHUNK) {
         uint32_t cols = w->cols - col < CPU_CHUNK ? w->cols - col : CPU_CHUNK;
         if (in->q8) {
             e->k->unpack(w, group, col, cols, s->panel);
-            e->k->dot_q8(s->panel, cpu_q8_moved(in->q, first, col), n, s->acc);
+            e->k->dot_q8(s->panel, cpu_q8_moved(in->q, first, col), n, acc);
         } else {
             const float *panel = cpu_weight_panel(e->k, w, group, col, cols, s->floats);
-            e->k->dot_f32(panel, cols, in->x + first * in->stride + col, in->stride, n, s->acc);
+            e->k->dot_f32(panel, cols, in->x + first * in->stride + col, in->stride, n, acc);
         }
     }
 }
 
 // y[row][i] = product of weight row `weight_row + i`, i < n_cols, with rows [first, first + n) of
-// x. Rows may begin anywhere in a group.
+// x. Weight rows may begin anywhere in a group; whole groups are summed in their place.
 static void multiply_tile(const exec *e, cpu_scratch *s, const cpu_weight *w, uint32_t weight_row,
                           uint32_t n_cols, const inputs *in, uint32_t first, uint32_t n, float *y)
 {
+    size_t tile_bytes = (size_t)n * CPU_TILE_COLS * sizeof *y;
+    memset(y, 0, tile_bytes);
     for (uint32_t done = 0; done < n_cols;) {
         uint32_t group = (weight_row + done) / CPU_LANES, lane = (weight_row + done) % CPU_LANES;
         uint32_t now = n_cols - done < CPU_LANES - lane ? n_cols - done : CPU_LANES - lane;
-        multiply_group(e, s, w, group, in, first, n);
-        for (uint32_t r = 0; r < n; r++) {
-            memcpy(y + r * CPU_TILE_COLS + done, s->acc + r * CPU_LANES + lane, now * sizeof *y);
+        if (now == CPU_LANES) {
+            multiply_group(e, s, w, group, in, first, n, y + done);
+        } else {
+            memset(s->acc, 0, tile_bytes);
+            multiply_group(e, s, w, group, in, first, n, s->acc);
+            for (uint32_t r = 0; r < n; r++) {
+                memcpy(y + r * CPU_TILE_COLS + done, s->acc + r * CPU_TILE_COLS + lane,
+                       now * sizeof *y);
+            }
         }
         done += now;
     }

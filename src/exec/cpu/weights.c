@@ -16,28 +16,19 @@ enum { ALIGN = 64, PIECE_BYTES = 384 * 1024 };
 
 // ---- layout -----------------------------------------------------------------------------------
 
-// n * values bytes further in *at, aligned; the old *at goes to *begin.
-static bool plane(uint64_t *at, uint64_t n, uint64_t values, uint64_t *begin)
+static uint64_t aligned(uint64_t n)
 {
-    uint64_t bytes;
-    *begin = *at;
-    return size_mul(n, values, &bytes) && size_add(*at, bytes, at) && size_align(*at, ALIGN, at);
+    return (n + ALIGN - 1) / ALIGN * ALIGN;
 }
 
 static bool plan_integers(cpu_weight *w, const cpu_repack *repack)
 {
-    const cpu_format *f = w->format = &repack->format;
-    uint64_t blocks = w->cols / CPU_BLOCK, spans = w->cols / f->span, at = 0, low;
-    uint64_t subs = f->sub ? w->cols / f->sub : 0;
     w->form = CPU_INT;
-    bool ok = plane(&at, blocks, 64u * f->low_bits, &low) &&
-              plane(&at, blocks, 64u * f->high_bits, &w->high) &&
-              plane(&at, spans, 2 * CPU_LANES, &w->d) &&
-              plane(&at, f->has_min ? spans : 0, 2 * CPU_LANES, &w->m) &&
-              plane(&at, subs, CPU_LANES, &w->sub) &&
-              plane(&at, f->has_min && !f->sub_packed ? subs : 0, CPU_LANES, &w->sub_min);
-    w->group_bytes = at;
-    return ok;
+    w->format = &repack->format;
+    w->chunk_bytes = aligned(cpu_planes_of(w->format, CPU_CHUNK).end);
+    uint64_t last = aligned(cpu_planes_of(w->format, w->cols % CPU_CHUNK).end);
+    return size_mul(w->cols / CPU_CHUNK, w->chunk_bytes, &w->group_bytes) &&
+           size_add(w->group_bytes, last, &w->group_bytes);
 }
 
 bool cpu_weight_plan(cpu_weight *w, quant_type type, uint32_t rows, uint32_t cols, uint64_t *bytes)
@@ -79,17 +70,17 @@ static void pack_block(const cpu_format *f, const uint8_t *v, uint8_t *low, uint
     }
 }
 
-static void fill_scales(cpu_weight *w, uint8_t *base, uint32_t col, uint32_t lane, uint32_t n,
-                        const cpu_block *block)
+// What one row (`lane`) has at `col` of a chunk; n: values of the block.
+static void fill_scales(const cpu_format *f, const cpu_planes *at, uint8_t *chunk, uint32_t col,
+                        uint32_t lane, uint32_t n, const cpu_block *block)
 {
-    const cpu_format *f = w->format;
-    uint64_t at = ((uint64_t)(col / f->span) * CPU_LANES + lane) * 2;
-    memcpy(base + w->d + at, &block->d, 2);
-    if (f->has_min) memcpy(base + w->m + at, &block->m, 2);
+    uint32_t span = (col / f->span * CPU_LANES + lane) * 2;
+    memcpy(chunk + at->d + span, &block->d, 2);
+    if (f->has_min) memcpy(chunk + at->m + span, &block->m, 2);
     for (uint32_t s = 0; f->sub && s < n / f->sub; s++) {
-        uint64_t to = (uint64_t)(col / f->sub + s) * CPU_LANES + lane;
-        base[w->sub + to] = block->sub[s];
-        if (f->has_min && !f->sub_packed) base[w->sub_min + to] = block->sub_min[s];
+        uint32_t to = (col / f->sub + s) * CPU_LANES + lane;
+        chunk[at->sub + to] = block->sub[s];
+        if (f->has_min && !f->sub_packed) chunk[at->sub_min + to] = block->sub_min[s];
     }
 }
 
@@ -100,17 +91,20 @@ static void fill_integers(cpu_weight *w, uint8_t *base, const uint8_t *rows, uin
     uint32_t n = repack->block_values;
     cpu_block block;
     uint8_t unpacked[256 * CPU_LANES] = {0};
-    for (uint32_t col = 0; col < w->cols; col += n) {
-        uint8_t *low = base + (uint64_t)(col / CPU_BLOCK) * 64u * f->low_bits;
-        uint8_t *high = base + w->high + (uint64_t)(col / CPU_BLOCK) * 64u * f->high_bits;
+    for (uint32_t at = 0; at < w->cols; at += n) {
+        uint32_t col = at % CPU_CHUNK, left = w->cols - (at - col);
+        const cpu_planes planes = cpu_planes_of(f, left < CPU_CHUNK ? left : CPU_CHUNK);
+        uint8_t *chunk = base + at / CPU_CHUNK * w->chunk_bytes;
+        uint8_t *low = chunk + col * 2u * f->low_bits;
+        uint8_t *high = chunk + planes.high + col * 2u * f->high_bits;
         uint8_t *v = f->low_bits == 8 ? low : unpacked;
         for (uint32_t lane = 0; lane < n_rows; lane++) {
-            uint64_t at = col / n * (uint64_t)repack->block_bytes;
-            repack->take(rows + lane * w->row_bytes + at, &block);
+            repack->take(rows + lane * w->row_bytes + (uint64_t)(at / n) * repack->block_bytes,
+                         &block);
             for (uint32_t quad = 0; quad < n / 4; quad++) {
                 memcpy(v + quad * (4 * CPU_LANES) + 4 * lane, block.q + 4 * quad, 4);
             }
-            fill_scales(w, base, col, lane, n, &block);
+            fill_scales(f, &planes, chunk, col, lane, n, &block);
         }
         for (uint32_t b = 0; f->low_bits != 8 && b < n / CPU_BLOCK; b++) {
             pack_block(f, v + b * 512u, low + b * 64u * f->low_bits, high + b * 64u * f->high_bits);
