@@ -7,8 +7,8 @@ Without MODEL: SmolLM2-135M-Instruct, rewritten as Q8_0 by `pumice quantize`. ll
 PyPI (llama-cpp-python, compiled for this machine the first time: 6 minutes on 2 cores; kept in
 build/peer), without AMX. Its flash attention is on: it is off by default there. Each round
 runs one program after the other in fresh processes, so that both see the same machine; the medians
-and their ratios are printed. Prefill is `--prompt` tokens in batches of 512, decode is `--gen`
-tokens after it; one shorter run of each warms up.
+and their ratios are printed. Prefill is `--prompt` tokens in batches of up to 512, decode is `--gen`
+tokens one by one, both from an empty cache; a run of each warms up.
 
     --need X    exit status 1 when a ratio is below X
     --json FILE writes every figure
