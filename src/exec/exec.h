@@ -83,6 +83,7 @@ typedef struct exec_kind {
 
 extern const exec_kind exec_reference; // exec/reference
 extern const exec_kind exec_cpu;       // exec/cpu
+extern const exec_kind exec_vulkan;    // exec/vulkan, where it is built (PUMICE_VULKAN)
 
 // NULL when there is none of that name.
 const exec_kind *exec_kind_named(const char *name);
