@@ -104,6 +104,10 @@ PM_API const char *pm_model_warning(const pm_model *model, size_t index);
 PM_API const char *pm_model_architecture(const pm_model *model);
 PM_API const char *pm_model_device(const pm_model *model); // "cpu": an id that "device" takes
 PM_API const char *pm_model_device_description(const pm_model *model); // "cpu (AVX2, 2 threads)"
+// Why that device, where a user should know: "no GPU to use (no Vulkan loader): running on the
+// cpu";
+// "" otherwise.
+PM_API const char *pm_model_device_note(const pm_model *model);
 PM_API int32_t pm_model_n_vocab(const pm_model *model);
 PM_API int32_t pm_model_n_layer(const pm_model *model);
 PM_API int32_t pm_model_n_embd(const pm_model *model);

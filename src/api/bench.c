@@ -221,7 +221,7 @@ pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
     plan_options how;
     session *s = NULL;
     pm_status status = add_cases(&b, options);
-    if (status == PM_OK) status = params_plan(pm->m, pm->device, options, &how);
+    if (status == PM_OK) status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
     if (status == PM_OK && !pm_options_is_set(options, "ctx")) how.n_ctx = largest_context(&b);
     if (status == PM_OK) status = session_open(pm->loaded, &how, &s);
     if (status == PM_OK) {

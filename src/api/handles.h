@@ -18,7 +18,8 @@ struct pm_model {
     char **warnings;
     size_t n_warnings;
     char device[32];       // an id that "device" takes
-    char description[128]; // for people
+    char description[700]; // for people
+    char note[512];        // on the choice of the device; "": nothing to say
     int n_threads;
     double load_seconds;
     uint64_t weight_bytes;
@@ -43,8 +44,12 @@ struct pm_generation {
 
 // The context that the options ask for.
 pm_status params_n_ctx(const model *m, const pm_options *o, uint32_t *n_ctx);
-// The plan's options on this executor: "reference" has defaults of its own.
-pm_status params_plan(const model *m, const char *device, const pm_options *o, plan_options *out);
+// The plan's options on these weights (NULL: not loaded) and this device: "reference" has defaults
+// of its own.
+pm_status params_plan(const model *m, const weights *loaded, const char *device,
+                      const pm_options *o, plan_options *out);
+// What the options say of a GPU.
+exec_gpu params_gpu(const pm_options *o);
 const char *params_kv_name(quant_type kv_type); // "f16": a value of the option kv-type
 // Options, else the file's general.sampling.* keys (m may be NULL), else the defaults. *biases is
 // released with free; out->biases points to it.

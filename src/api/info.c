@@ -147,7 +147,7 @@ static json_t *context_json(const model *m, const pm_options *o, pm_status *stat
     plan_options how;
     uint64_t bytes = 0;
     const char *device = pm_options_get(o, "device");
-    *status = params_plan(m, device, o, &how);
+    *status = params_plan(m, NULL, device, o, &how);
     if (*status != PM_OK) return NULL;
     bool known = plan_kv_bytes(m, how.n_ctx, 1, how.kv_type, &bytes);
     json_t *c = json_object();

@@ -6,6 +6,7 @@
 
 #include "api/handles.h"
 #include "base/os.h"
+#include "engine/placement.h"
 
 const char *pm_version(void)
 {
@@ -58,41 +59,52 @@ static pm_status collect_warnings(pm_model *pm, const pm_options *options)
 
 // ---- opening ----------------------------------------------------------------------------------
 
-// The executor for the option "device"; auto is the fastest one that is built in.
-static pm_status choose_device(const pm_options *options, const exec_kind **kind)
+// The plan says which tensors are used together; it is needed during loading only.
+static pm_status load_parts(pm_model *pm, placement *p, const plan_options *wanted)
 {
-    const char *device = pm_options_get(options, "device");
-    if (!strncmp(device, "vulkan", 6)) {
-        return error_set(PM_ERROR_DEVICE, "device '%s': no Vulkan device support in this build",
-                         device);
+    plan_options small = *wanted;
+    small.n_batch = small.n_logits = 1;
+    small.n_ctx = 1;
+    plan_set *layout;
+    pm_status status = plan_build(pm->m, &small, &layout);
+    if (status != PM_OK) return status;
+    for (uint32_t i = 0; i < p->n_parts; i++) p->parts[i].params.layout = layout;
+    status = weights_load(pm->m, p->parts, p->n_parts, &pm->loaded);
+    plan_set_free(layout);
+    return status;
+}
+
+// "cpu (AVX2, 2 threads)", with several parts joined by " + ".
+static void describe(pm_model *pm)
+{
+    size_t at = 0;
+    for (uint32_t i = 0; i < pm->loaded->n_parts && at < sizeof pm->description; i++) {
+        const weights_part *part = &pm->loaded->parts[i];
+        int n = snprintf(pm->description + at, sizeof pm->description - at, "%s%s (%s)",
+                         i ? " + " : "", part->kind->name, part->kind->describe(part->loaded));
+        at += n > 0 ? (size_t)n : 0;
     }
-    int64_t gpu_layers = options_int(options, "gpu-layers", 0);
-    if (gpu_layers > 0 || options_word(options, "gpu-layers", "all")) {
-        return error_set(PM_ERROR_DEVICE,
-                         "option 'gpu-layers': no Vulkan device support in this build (0 or auto)");
-    }
-    *kind = exec_kind_named(!strcmp(device, "auto") ? "cpu" : device);
-    if (!*kind) return error_set(PM_ERROR_DEVICE, "device '%s': not in this build", device);
-    return PM_OK;
 }
 
 static pm_status load(pm_model *pm, const pm_options *options)
 {
-    const exec_kind *kind = NULL;
-    pm_status status = choose_device(options, &kind);
-    if (status != PM_OK) return status;
+    exec_gpu gpu = params_gpu(options);
+    placement_request request = {.device = pm_options_get(options, "device"),
+                                 .gpu_layers = options_int(options, "gpu-layers", PLACEMENT_AUTO)};
+    if (options_word(options, "gpu-layers", "all")) request.gpu_layers = PLACEMENT_ALL;
+    if (options_word(options, "gpu-layers", "auto")) request.gpu_layers = PLACEMENT_AUTO;
     pm->n_threads = (int)options_int(options, "threads", os_default_threads());
-    weights_part all = {
-        .kind = kind,
-        .params = {.n_threads = pm->n_threads, .isa = pm_options_get(options, "isa")},
-        .first_layer = 0,
-        .end_layer = pm->m->n_layer,
-    };
-    status = weights_load(pm->m, &all, 1, &pm->loaded);
+    request.params = (exec_params){
+        .n_threads = pm->n_threads, .isa = pm_options_get(options, "isa"), .gpu = &gpu};
+    pm_status status = params_plan(pm->m, NULL, request.device, options, &request.session);
     if (status != PM_OK) return status;
-    snprintf(pm->device, sizeof pm->device, "%s", kind->name);
-    snprintf(pm->description, sizeof pm->description, "%s (%s)", kind->name,
-             kind->describe(pm->loaded->parts[0].loaded));
+    placement p;
+    status = placement_choose(pm->m, &request, &p);
+    if (status == PM_OK) status = load_parts(pm, &p, &request.session);
+    if (status != PM_OK) return status;
+    snprintf(pm->device, sizeof pm->device, "%s", p.device);
+    snprintf(pm->note, sizeof pm->note, "%s", p.note);
+    describe(pm);
     return PM_OK;
 }
 
@@ -153,6 +165,11 @@ const char *pm_model_device(const pm_model *pm)
     return pm->device;
 }
 
+const char *pm_model_device_note(const pm_model *pm)
+{
+    return pm->note;
+}
+
 const char *pm_model_device_description(const pm_model *pm)
 {
     return pm->description;
@@ -202,7 +219,7 @@ const char *pm_model_template(const pm_model *pm, size_t *n)
 static pm_status print_plan(const model *m, const pm_options *options, int n_rows, char **text)
 {
     plan_options how;
-    pm_status status = params_plan(m, pm_options_get(options, "device"), options, &how);
+    pm_status status = params_plan(m, NULL, pm_options_get(options, "device"), options, &how);
     if (status != PM_OK) return status;
     if (n_rows < 1 || (uint32_t)n_rows > how.n_batch) {
         return error_set(PM_ERROR_USAGE, "a step of %d rows is not possible (1 to %" PRIu32 ")",

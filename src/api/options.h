@@ -15,7 +15,7 @@ typedef enum option_kind {
     OPTION_REAL,     // lowest to highest
     OPTION_INT_LIST, // "512,2048": each lowest to highest
     OPTION_CHOICE,   // one of `words`
-    OPTION_DEVICE,   // one of `words`, or vulkan:N
+    OPTION_DEVICE,   // one of `words`, or vulkan:SELECTOR
     OPTION_BIAS,     // ID:BIAS, the bias lowest to highest
     OPTION_TEXT,     // valid UTF-8, not empty
 } option_kind;

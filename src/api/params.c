@@ -27,7 +27,29 @@ pm_status params_n_ctx(const model *m, const pm_options *o, uint32_t *n_ctx)
     return PM_OK;
 }
 
-pm_status params_plan(const model *m, const char *device, const pm_options *o, plan_options *out)
+exec_gpu params_gpu(const pm_options *o)
+{
+    return (exec_gpu){
+        .disable = pm_options_get(o, "vk-disable"),
+        .debug_barriers = options_is_on(o, "vk-debug-barriers"),
+        .minimum_limits = options_word(o, "vk-limits", "minimum"),
+        .max_alloc = (uint64_t)options_int(o, "max-alloc", 0),
+        .max_binding = (uint64_t)options_int(o, "max-binding", 0),
+        .max_submit_ms = options_real(o, "max-submit"),
+        .cache_dir = pm_options_get(o, "cache-dir"),
+    };
+}
+
+// Act=q8 is the default where the executor that runs the last layers says so.
+static plan_act default_act(const weights *loaded, const char *device)
+{
+    if (!loaded) return strcmp(device, "reference") != 0 ? PLAN_ACT_Q8 : PLAN_ACT_F32;
+    const weights_part *last = &loaded->parts[loaded->n_parts - 1];
+    return last->kind->prefers_q8(last->loaded) ? PLAN_ACT_Q8 : PLAN_ACT_F32;
+}
+
+pm_status params_plan(const model *m, const weights *loaded, const char *device,
+                      const pm_options *o, plan_options *out)
 {
     bool reference = !strcmp(device, "reference");
     plan_options p = {.n_slots = 1};
@@ -44,7 +66,7 @@ pm_status params_plan(const model *m, const char *device, const pm_options *o, p
                          "model's is %" PRIu32,
                          m->head_dim);
     }
-    p.act = reference ? PLAN_ACT_F32 : PLAN_ACT_Q8;
+    p.act = default_act(loaded, device);
     if (options_word(o, "act", "f32")) p.act = PLAN_ACT_F32;
     if (options_word(o, "act", "q8")) p.act = PLAN_ACT_Q8;
     p.no_fuse = options_is_on(o, "no-fuse");

@@ -12,7 +12,7 @@ pm_status pm_session_create(pm_model *pm, const pm_options *options, pm_session 
         return error_set(PM_ERROR_USAGE, "the model was opened with vocab-only: no weights");
     }
     plan_options how;
-    pm_status status = params_plan(pm->m, pm->device, options, &how);
+    pm_status status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
     if (status != PM_OK) return status;
     pm_session *ps = calloc(1, sizeof *ps);
     if (!ps) return error_memory("a session", sizeof *ps);
@@ -30,7 +30,7 @@ pm_status pm_session_size(const pm_model *pm, const pm_options *options, int32_t
                           uint64_t *kv_bytes)
 {
     plan_options how;
-    pm_status status = params_plan(pm->m, pm->device, options, &how);
+    pm_status status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
     if (status != PM_OK) return status;
     uint64_t bytes;
     if (!plan_kv_bytes(pm->m, how.n_ctx, how.n_slots, how.kv_type, &bytes)) {

@@ -21,9 +21,10 @@ static pm_status open_model(const cli_args *args, const char *word, loaded *l)
 pm_status loaded_model(const cli_args *args, const char *word, loaded *l)
 {
     pm_status status = open_model(args, word, l);
-    if (status == PM_OK && say_wanted(args))
-        say("%s: %s on %s, loaded in %.2f s", l->path, pm_model_architecture(l->model),
-            pm_model_device_description(l->model), pm_model_load_seconds(l->model));
+    if (status != PM_OK || !say_wanted(args)) return status;
+    if (pm_model_device_note(l->model)[0]) say("%s", pm_model_device_note(l->model));
+    say("%s: %s on %s, loaded in %.2f s", l->path, pm_model_architecture(l->model),
+        pm_model_device_description(l->model), pm_model_load_seconds(l->model));
     return status;
 }
 

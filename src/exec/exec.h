@@ -67,6 +67,7 @@ typedef struct exec_kind {
     void (*unload)(exec_weights *w);
     uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
     const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"
+    bool (*prefers_q8)(const exec_weights *w);       // is act=q8 what suits it?
 
     // A session's state for the ops that exec_has_op says. Fails with PM_ERROR_FILE or
     // PM_ERROR_DEVICE where an op can't be run. The set outlives the state. Buffers start zeroed.

@@ -348,12 +348,19 @@ static const char *cpu_describe(const exec_weights *w)
     return w->description;
 }
 
+static bool cpu_prefers_q8(const exec_weights *w)
+{
+    (void)w;
+    return true;
+}
+
 const exec_kind exec_cpu = {
     .name = "cpu",
     .load = cpu_load,
     .unload = cpu_unload,
     .weight_bytes = cpu_weight_bytes,
     .describe = cpu_describe,
+    .prefers_q8 = cpu_prefers_q8,
     .open = cpu_open,
     .close = cpu_close,
     .run = cpu_run,

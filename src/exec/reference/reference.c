@@ -88,6 +88,12 @@ static const char *reference_describe(const exec_weights *w)
     return "plain loops in double precision, 1 thread";
 }
 
+static bool reference_prefers_q8(const exec_weights *w)
+{
+    (void)w;
+    return false;
+}
+
 static void reference_close(exec *e)
 {
     if (!e) return;
@@ -192,6 +198,7 @@ const exec_kind exec_reference = {.name = "reference",
                                   .unload = reference_unload,
                                   .weight_bytes = reference_weight_bytes,
                                   .describe = reference_describe,
+                                  .prefers_q8 = reference_prefers_q8,
                                   .open = reference_open,
                                   .close = reference_close,
                                   .run = reference_run,

@@ -64,6 +64,11 @@ static const char *vulkan_describe(const exec_weights *w)
     return w->description;
 }
 
+static bool vulkan_prefers_q8(const exec_weights *w)
+{
+    return w->device->profile->act_q8;
+}
+
 // ---- states -----------------------------------------------------------------------------------
 
 static void forget_recordings(exec *e)
@@ -494,6 +499,7 @@ const exec_kind exec_vulkan = {.name = "vulkan",
                                .unload = vulkan_unload,
                                .weight_bytes = vulkan_weight_bytes,
                                .describe = vulkan_describe,
+                               .prefers_q8 = vulkan_prefers_q8,
                                .open = vulkan_open,
                                .close = vulkan_close,
                                .run = vulkan_run,
