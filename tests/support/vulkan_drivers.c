@@ -78,6 +78,35 @@ static void use_validation(const char *driver)
     snprintf(layer, sizeof layer, "%s", newer ? "newer" : "distribution");
 }
 
+// Under the address sanitizer drivers stay loaded to the end, so that what they keep for themselves
+// is found through their own variables, or suppressed by their name. What a test forgets to destroy
+// on a device is reported by the validation layer.
+#if defined(__SANITIZE_ADDRESS__)
+#define WITH_ASAN 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define WITH_ASAN 1
+#endif
+#endif
+#ifdef WITH_ASAN
+__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
+const char *__lsan_default_suppressions(void)
+{
+    return "leak:libvk_swiftshader\nleak:libvulkan_lvp\nleak:libLLVM\nleak:libVkLayer\n"
+           "leak:libvulkan.so\n";
+}
+
+static void keep_drivers_loaded(void)
+{
+    static VkInstance kept;
+    if (vk_instance_create(&kept) != PM_OK) kept = VK_NULL_HANDLE;
+}
+#else
+static void keep_drivers_loaded(void)
+{
+}
+#endif
+
 void vulkan_driver_use(void)
 {
     const char *name = getenv("PUMICE_TEST_DRIVER");
@@ -94,6 +123,7 @@ void vulkan_driver_use(void)
     use_validation(name);
     printf("driver %s, %s\n", name, layer[0] ? layer : "no validation layer");
     fflush(stdout);
+    keep_drivers_loaded();
 }
 
 void vulkan_driver_need(void)

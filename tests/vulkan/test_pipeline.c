@@ -31,7 +31,7 @@ static void made_once(void **state)
 static void r22_on_several_threads(void **state)
 {
     (void)state;
-    enum { N = 100 };
+    enum { N = 40 };
     vk_device *d = vulkan_open(NULL);
     vk_pipeline_key keys[N];
     for (uint32_t i = 0; i < N; i++) keys[i] = key_of("add", 1 + i);
