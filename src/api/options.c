@@ -188,7 +188,8 @@ static bool value_is_good(const option_row *row, const char *text)
     case OPTION_INT_LIST: return list_is_good(row, text);
     case OPTION_DEVICE:
         return is_word_of(row->words, text, n) ||
-               (!strncmp(text, "vulkan:", 7) && n > 7 && n < 100); // an index, a name, a UUID
+               (!strncmp(text, "vulkan:", 7) && n > 7 && n < 100 &&
+                text[7] != '-'); // an index, a name, a UUID
     case OPTION_BIAS:
         return split_bias(text, &whole, &real) && whole >= 0 && whole <= INT32_MAX &&
                in_range(row, real);
