@@ -122,11 +122,12 @@ static json_t *gpu_json(const exec_device *d)
     return NULL;
 }
 
-static pm_status add_gpus(json_t *list)
+static pm_status add_gpus(const pm_options *options, json_t *list)
 {
+    exec_gpu gpu = params_gpu(options);
     exec_device *devices = NULL;
     size_t n = 0;
-    pm_status status = exec_devices(NULL, &devices, &n, NULL);
+    pm_status status = exec_devices(&gpu, &devices, &n, NULL);
     for (size_t i = 0; i < n && status == PM_OK; i++) {
         if (json_array_append_new(list, gpu_json(&devices[i])) != 0)
             status = error_memory("a JSON document", 0);
@@ -138,7 +139,7 @@ static pm_status add_gpus(json_t *list)
 pm_status pm_devices(const pm_options *options, char **json)
 {
     json_t *cpu = NULL, *list = json_array(), *o = json_object();
-    pm_status status = add_gpus(list);
+    pm_status status = add_gpus(options, list);
     if (status == PM_OK) status = cpu_json(options, &cpu);
     if (status == PM_OK && json_array_append_new(list, cpu) != 0)
         status = error_memory("a JSON document", 0);
