@@ -115,6 +115,7 @@ static void parse_all(trt *r, const char *source, size_t n, tmpl *t)
     size_t n_tokens;
     const ttoken *tokens = tlex(r, source, n, &n_tokens);
     t->body = tparse(r, tokens, t);
+    tscope_analyse(r, t->body);
 }
 
 pm_status tmpl_parse(const char *source, size_t n, tmpl **out)
@@ -180,6 +181,8 @@ static void fill_globals(trt *r)
         else
             r->globals[i] = tglobal_find(r, name);
     }
+    for (uint32_t i = 0; i < t->body->n_hidden; i++)
+        r->globals[t->body->hidden[i]] = tval_missing();
     if (r->globals[SYM_SELF].kind == T_MISSING) r->globals[SYM_SELF] = (tval){T_SELF, {.i = 0}};
 }
 

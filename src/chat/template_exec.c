@@ -10,17 +10,30 @@ static flow run(trt *r, tnode *const *body, size_t n);
 
 // ---- scopes and captured text -----------------------------------------------------------------
 
-static tscope *new_scope(trt *r, tscope *parent)
+// Empties the scope, but for the names that its node hides.
+static void clear_scope(trt *r, tscope *s, const tnode *n)
+{
+    s->n = 0;
+    if (n->n_hidden > s->cap) {
+        s->vars = trt_array(r, n->n_hidden + 4, sizeof *s->vars);
+        s->cap = n->n_hidden + 4;
+    }
+    for (uint32_t i = 0; i < n->n_hidden; i++)
+        s->vars[s->n++] = (tvar){n->hidden[i], tval_missing()};
+}
+
+static tscope *new_scope(trt *r, tscope *parent, const tnode *n)
 {
     tscope *s = trt_alloc(r, sizeof *s);
     s->parent = parent;
+    clear_scope(r, s, n);
     return s;
 }
 
 static flow run_in_scope(trt *r, tscope *parent, const tnode *n)
 {
     tscope *outer = r->scope;
-    r->scope = new_scope(r, parent);
+    r->scope = new_scope(r, parent, n);
     flow f = run(r, n->kids, n->n);
     r->scope = outer;
     return f;
@@ -85,7 +98,7 @@ static tlist *filtered(trt *r, const tnode *n, tscope *outer, tval iterable)
     const tlist *all = tval_items(r, iterable);
     tlist *kept = tlist_new(r, 0);
     tscope *before = r->scope;
-    r->scope = new_scope(r, outer);
+    r->scope = new_scope(r, outer, n);
     for (size_t i = 0; i < all->n; i++) {
         assign(r, n->a, all->v[i]);
         if (tval_true(r, trt_eval(r, n->c))) tlist_push(r, kept, all->v[i]);
@@ -112,19 +125,21 @@ static flow run_loop(trt *r, const tnode *n, tval iterable, tscope *outer, int64
         loop->items = l->v;
         loop->n = l->n;
     }
-    tscope *before = r->scope, *scope = new_scope(r, outer);
+    tscope *before = r->scope, *scope = new_scope(r, outer, n);
     flow f = FLOW_NEXT;
+    bool completed = false; // a turn that break or continue cut does not count, as in Jinja
     for (; loop->at < loop->n && f != FLOW_BREAK; loop->at++) {
-        if (scope->captured) scope = new_scope(r, outer);
-        scope->n = 0;
+        if (scope->captured) scope = new_scope(r, outer, n);
+        clear_scope(r, scope, n);
         r->scope = scope;
         assign(r, n->a, item_at(loop, loop->at));
         trt_set(r, SYM_LOOP, (tval){T_LOOP, {.loop = loop}});
         trt_step(r, 1);
         f = run(r, n->kids, n->n);
+        completed |= f == FLOW_NEXT;
     }
     r->scope = before;
-    if (loop->n == 0 && n->other) return run_in_scope(r, outer, n->other);
+    if (!completed && n->other) return run_in_scope(r, outer, n->other);
     return FLOW_NEXT;
 }
 
@@ -268,7 +283,7 @@ static void bind_macro(trt *r, const tsignature *s, const targs *args)
 tval trt_call_macro(trt *r, const tmacro *m, const targs *args)
 {
     if (++r->macro_depth > TRT_MAX_MACROS) trt_fail_depth(r);
-    tscope *outer = r->scope, *scope = new_scope(r, m->scope);
+    tscope *outer = r->scope, *scope = new_scope(r, m->scope, m->node);
     r->scope = scope;
     bind_macro(r, m->node->macro, args);
     r->scope = outer;
@@ -314,7 +329,7 @@ static flow run_if(trt *r, const tnode *n)
 
 static flow run_with(trt *r, const tnode *n)
 {
-    tscope *outer = r->scope, *scope = new_scope(r, outer);
+    tscope *outer = r->scope, *scope = new_scope(r, outer, n);
     for (size_t i = 0; i < n->a->n; i++) {
         tval v = trt_eval(r, n->b->kids[i]);
         r->scope = scope;
@@ -322,6 +337,7 @@ static flow run_with(trt *r, const tnode *n)
         r->scope = outer;
     }
     r->scope = scope;
+    if (n->macro) bind_macro(r, n->macro, &(targs){0}); // a generation block
     flow f = run(r, n->kids, n->n);
     r->scope = outer;
     return f;
@@ -348,7 +364,7 @@ tval trt_call_block(trt *r, const tnode *block)
 {
     if (++r->macro_depth > TRT_MAX_MACROS) trt_fail_depth(r);
     tval v;
-    capture(r, new_scope(r, block_parent(r, block)), block, &v);
+    capture(r, new_scope(r, block_parent(r, block), block), block, &v);
     r->macro_depth--;
     return v;
 }
@@ -357,14 +373,17 @@ tval trt_call_block(trt *r, const tnode *block)
 static flow run_captured(trt *r, const tnode *n)
 {
     tval text;
-    flow f = capture(r, new_scope(r, r->scope), n, &text);
+    flow f = capture(r, new_scope(r, r->scope, n), n, &text);
     if (f != FLOW_NEXT) return f;
     r->input = text;
     text = trt_eval(r, n->b);
-    if (n->type == S_FILTER)
-        trt_emit(r, text);
-    else
+    if (n->type == S_SETBLOCK) {
         assign(r, n->a, text);
+        return FLOW_NEXT;
+    }
+    // Jinja joins what a filter block gives with the text around it, as it is.
+    if (text.kind != T_STRING) trt_fail(r, "expected str instance, %s found", tval_type(text));
+    tbuf_str(r->out, text.u.str);
     return FLOW_NEXT;
 }
 

@@ -248,7 +248,7 @@ static tnode *item(tparser *p, tnode *of)
     }
     p->tok++;
     tparse_leave(p);
-    if (!key) tparse_fail(p, line, "Expected an expression, got ']'");
+    if (!key) key = tparse_node(p, E_TUPLE); // nothing between the brackets is an empty tuple
     return binary(p, key->type == E_BOUNDS ? E_SLICE : E_GETITEM, OP_ADD, of, tuple ? tuple : key);
 }
 

@@ -183,10 +183,10 @@ FILTER(filesizeformat)
     } else if (bytes < base) {
         tbuf_printf(&b, "%.0f Bytes", trunc(bytes));
     } else {
-        double unit = base;
+        double unit = base * base;
         size_t i = 0;
-        for (; i < 7 && bytes >= unit * base; i++) unit *= base;
-        tbuf_printf(&b, "%.1f %s", bytes / unit, (binary ? binary_names : names)[i]);
+        for (; i < 7 && bytes >= unit; i++) unit *= base;
+        tbuf_printf(&b, "%.1f %s", base * bytes / unit, (binary ? binary_names : names)[i]);
     }
     return tval_str(tbuf_take(&b));
 }
@@ -227,7 +227,6 @@ FILTER(indent)
 FILTER(truncate)
 {
     (void)all;
-    const tstr *s = tval_want_str(r, self, "truncate");
     int64_t n = a[0].kind == T_MISSING ? 255 : tval_to_int(r, a[0], "truncate");
     const tstr *end =
         a[2].kind == T_MISSING ? tstr_c(r, "...") : tval_want_str(r, a[2], "truncate");
@@ -235,7 +234,9 @@ FILTER(truncate)
     if (n < (int64_t)end->n_chars)
         trt_fail(r, "expected length >= %zu, got %" PRId64, end->n_chars, n);
     if (leeway < 0) trt_fail(r, "expected leeway >= 0, got %" PRId64, leeway);
-    if ((int64_t)s->n_chars <= n || (int64_t)s->n_chars - n <= leeway) return self;
+    int64_t have = (int64_t)tval_length(r, self);
+    if (have <= n || have - n <= leeway) return self;
+    const tstr *s = tval_want_str(r, self, "truncate");
     const tstr *head = tstr_part(r, s, 0, tstr_offset(s, (size_t)n - end->n_chars));
     if (!tval_true(r, a[1])) {
         size_t blank = tstr_find_last(r, head, tstr_c(r, " "), head->n);
@@ -250,6 +251,7 @@ FILTER(wordcount)
     const tstr *s = tval_to_str(r, self);
     int64_t n = 0;
     bool inside = false;
+    trt_step(r, s->n / 4);
     for (size_t i = 0, next; i < s->n; i = next) {
         bool word = tchar_is_word(tstr_decode(s, i, &next));
         n += word && !inside;

@@ -45,6 +45,22 @@ static void pad(tbuf *b, const tstr *body, size_t n_sign, const spec *s, char al
     }
 }
 
+static const tstr *big_digits(trt *r, tval v, int base, bool upper)
+{
+    tlist *digits = tlist_new(r, 64); // lowest first
+    if (tval_compare_int(v, tval_int(0)) < 0) v = tval_negate(r, v);
+    for (; v.kind == T_BIG || v.u.i; trt_step(r, 1)) {
+        tlist_push(r, digits, tval_arith(r, OP_MOD, v, tval_int(base)));
+        v = tval_arith(r, OP_FLOORDIV, v, tval_int(base));
+    }
+    tbuf b;
+    tbuf_start(&b, r);
+    for (size_t i = digits->n; i-- > 0;)
+        tbuf_bytes(&b, (upper ? "0123456789ABCDEF" : "0123456789abcdef") + digits->v[i].u.i, 1,
+                   false);
+    return tbuf_take(&b);
+}
+
 // The digits of an integer's size in a base that is 2, 8, 10 or 16.
 static const tstr *int_digits(trt *r, tval v, int base, bool upper)
 {
@@ -54,7 +70,7 @@ static const tstr *int_digits(trt *r, tval v, int base, bool upper)
         const tstr *s = tval_to_str(r, v.kind == T_BOOL ? tval_int(v.u.b) : v);
         return s->s[0] == '-' ? tstr_part(r, s, 1, s->n) : s;
     }
-    if (v.kind == T_BIG) trt_fail(r, "integer too large for this format");
+    if (v.kind == T_BIG) return big_digits(r, v, base, upper);
     int64_t i = v.kind == T_BOOL ? v.u.b : v.u.i;
     uint64_t m = i < 0 ? 0 - (uint64_t)i : (uint64_t)i;
     char text[65];
@@ -85,11 +101,25 @@ static const tstr *grouped(trt *r, const tstr *digits, char separator, size_t si
     return tbuf_take(&b);
 }
 
+// Zeros that fill the width are grouped too.
+static const tstr *filled_groups(trt *r, const tstr *digits, const spec *s, size_t size,
+                                 bool has_sign)
+{
+    const tstr *out = grouped(r, digits, s->group, size), *zero = tstr_c(r, "0");
+    while (s->zero && !s->align && out->n + has_sign < (size_t)s->width) {
+        trt_step(r, 1 + digits->n / 8);
+        digits = tstr_concat(r, zero, digits);
+        out = grouped(r, digits, s->group, size);
+    }
+    return out;
+}
+
 static void put_number(tbuf *b, const tstr *digits, bool negative, const char *prefix,
                        const spec *s, size_t group_size)
 {
     trt *r = b->r;
-    if (s->group) digits = grouped(r, digits, s->group, group_size);
+    bool has_sign = negative || s->sign == '+' || s->sign == ' ';
+    if (s->group) digits = filled_groups(r, digits, s, group_size, has_sign);
     tbuf body;
     tbuf_start(&body, r);
     if (negative)
@@ -158,6 +188,25 @@ static void put_str(tbuf *b, const tstr *v, const spec *s, char align)
 static bool is_float_type(char c)
 {
     return c && strchr("eEfFgG%", c);
+}
+
+// What is not ASCII as escapes.
+static const tstr *ascii_only(trt *r, const tstr *s)
+{
+    tbuf b;
+    tbuf_start(&b, r);
+    for (size_t i = 0, next; i < s->n; i = next) {
+        int32_t c = tstr_decode(s, i, &next);
+        if (c < 128)
+            tbuf_part(&b, s, i, next);
+        else
+            tbuf_printf(&b,
+                        c < 0x100     ? "\\x%02x"
+                        : c < 0x10000 ? "\\u%04x"
+                                      : "\\U%08x",
+                        (unsigned)c);
+    }
+    return tbuf_take(&b);
 }
 
 // ---- the % operator ---------------------------------------------------------------------------
@@ -267,6 +316,7 @@ static void percent_item(tbuf *b, tval v, spec *s, bool left, char type)
     }
     if (type == 's' || type == 'r' || type == 'a') {
         const tstr *text = type == 's' ? tval_to_str(r, v) : tval_to_repr(r, v);
+        if (type == 'a') text = ascii_only(r, text);
         s->zero = false;
         put_str(b, text, s, left ? '<' : '>');
     } else if (type == 'c') {
@@ -274,8 +324,8 @@ static void percent_item(tbuf *b, tval v, spec *s, bool left, char type)
         tbuf_start(&c, r);
         if (v.kind == T_STRING && v.u.str->n_chars == 1)
             tbuf_str(&c, v.u.str);
-        else if (v.kind == T_INT && v.u.i >= 0 && v.u.i <= 0x10FFFF)
-            tbuf_code(&c, (int32_t)v.u.i, false);
+        else if (v.kind == T_BOOL || (v.kind == T_INT && v.u.i >= 0 && v.u.i <= 0x10FFFF))
+            tbuf_code(&c, v.kind == T_BOOL ? v.u.b : (int32_t)v.u.i, false);
         else
             trt_fail(r, "%%c requires int or char");
         s->zero = false;
@@ -312,7 +362,7 @@ const tstr *tstr_percent(trt *r, const tstr *format, tval arg)
         spec s = percent_spec(&p, &left);
         if (p.at >= format->n) trt_fail(r, "incomplete format");
         char type = format->s[p.at++];
-        if (type == '%') {
+        if (type == '%' && p.at - end == 2) {
             tbuf_part(&b, format, p.at - 1, p.at);
             continue;
         }
@@ -329,7 +379,9 @@ const tstr *tstr_percent(trt *r, const tstr *format, tval arg)
         if (format->markup && v.kind == T_STRING) v = tval_str(tstr_escape(r, v.u.str));
         percent_item(&b, v, &s, left, type);
     }
-    bool whole = arg.kind == T_DICT || arg.kind == T_LIST; // a mapping may stay unused
+    // What can be subscripted may stay unused.
+    bool whole = arg.kind == T_DICT || arg.kind == T_LIST || arg.kind == T_RANGE ||
+                 arg.kind == T_UNDEFINED || arg.kind == T_BYTES;
     if (!mapped && !whole && p.next < p.args->n)
         trt_fail(r, "not all arguments converted during string formatting");
     return tbuf_take(&b);
@@ -387,9 +439,11 @@ static void format_value(tbuf *b, tval v, const tstr *text)
     }
     spec s = format_spec(r, text);
     if (s.zero && s.align && s.align != '=' && !s.fill) s.fill = tstr_c(r, "0");
-    if (v.kind == T_STRING || v.kind == T_UNDEFINED || (v.kind == T_BOOL && !s.type)) {
+    if (v.kind == T_STRING) {
         if (s.type && s.type != 's')
             trt_fail(r, "Unknown format code '%c' for object of type 'str'", s.type);
+        if (s.sign || s.group || s.alternate || s.align == '=')
+            trt_fail(r, "only fill, alignment, width and precision are allowed for a string");
         if (s.zero && !s.fill) s.fill = tstr_c(r, "0");
         put_str(b, tval_to_str(r, v), &s, s.align ? s.align : '<');
     } else if (v.kind == T_FLOAT || (tval_is_number(v) && is_float_type(s.type))) {
@@ -470,7 +524,8 @@ static void put_field(tbuf *b, braces *f, const tstr *t, size_t start, size_t en
         char how = i + 1 < end ? t->s[i + 1] : 0;
         if (how != 's' && how != 'r' && how != 'a')
             trt_fail(r, "Unknown conversion specifier in format string");
-        v = tval_str(how == 's' ? tval_to_str(r, v) : tval_to_repr(r, v));
+        const tstr *shown = how == 's' ? tval_to_str(r, v) : tval_to_repr(r, v);
+        v = tval_str(how == 'a' ? ascii_only(r, shown) : shown);
         i += 2;
     }
     const tstr *text = tstr_c(r, "");
@@ -478,7 +533,14 @@ static void put_field(tbuf *b, braces *f, const tstr *t, size_t start, size_t en
         if (t->s[i] != ':') trt_fail(r, "expected ':' after conversion specifier");
         text = format_text(f, tstr_part(r, t, i + 1, end), level + 1);
     }
-    format_value(b, v, text);
+    if (!t->markup || (v.kind == T_STRING && v.u.str->markup)) {
+        format_value(b, v, text);
+        return;
+    }
+    tbuf plain;
+    tbuf_start(&plain, r);
+    format_value(&plain, v, text);
+    tbuf_str(b, tstr_escape(r, tbuf_take(&plain)));
 }
 
 static const tstr *format_text(braces *f, const tstr *t, int level)

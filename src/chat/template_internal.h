@@ -233,7 +233,7 @@ typedef enum tnode_type {
     S_MACRO,    // macro, kids
     S_CALL,     // a: E_CALL; macro, kids
     S_FILTER,   // b: the filter over E_INPUT; kids
-    S_WITH,     // macro->defaults: values; targets in kids of a; kids
+    S_WITH,     // kids of a = kids of b; kids. A generation block has a macro
     S_ESCAPE,   // autoescape a; kids
     S_BLOCK,    // value: name; kids; flag: scoped
     S_BREAK,
@@ -290,6 +290,8 @@ struct tnode {
     tval value;
     tnode_args *args;
     tsignature *macro;
+    uint32_t *hidden; // names that are undefined in this node's scope until it sets them
+    uint32_t n_hidden;
     const tfunction *filter; // NULL: unknown, an error when it is reached
     const ttest *test;       // likewise
 };
@@ -562,9 +564,11 @@ tval tval_slice(trt *r, tval object, tval start, tval stop, tval step);
 tval tval_attr_path(trt *r, tval object, tval path, tval fallback);
 const tstr *tval_want_str(trt *r, tval v, const char *what); // fails for other types
 
-// ---- template_methods.c, template_filters.c, template_sequences.c, template_tests.c -----------
+// ---- template_methods.c, template_split.c, template_filters.c, template_sequences.c,
+// template_tests.c -----------
 
 const tfunction *tmethod_find(tval object, const tstr *name);
+extern const tfunction tsplit_methods[]; // those of str in template_split.c; name NULL ends
 // A method that Python has and the sandbox refuses.
 bool tmethod_is_unsafe(tval object, const tstr *name);
 const tfunction *tfilter_find(const tstr *name);
@@ -612,6 +616,10 @@ typedef struct ttoken {
 } ttoken;
 
 ttoken *tlex(trt *r, const char *source, size_t n, size_t *n_tokens);
+
+// ---- template_scope.c -------------------------------------------------------------------------
+
+void tscope_analyse(trt *r, tnode *body); // fills the nodes' `hidden`
 
 // ---- template_parse.c, template_expr.c --------------------------------------------------------
 

@@ -48,6 +48,8 @@ static tval repeat(trt *r, tval v, tval count)
         tbuf_start(&b, r);
         b.markup = v.u.str->markup;
         if (v.u.str->n == 0) n = 0;
+        if (n && (size_t)n > b.max / v.u.str->n)
+            trt_fail(r, "makes more text than the limit of %zu bytes", b.max);
         for (int64_t i = 0; i < n; i++) {
             trt_step(r, 1);
             tbuf_str(&b, v.u.str);
@@ -57,6 +59,8 @@ static tval repeat(trt *r, tval v, tval count)
     const tlist *items = v.u.list;
     tlist *l = tlist_new(r, 0);
     if (items->n == 0) n = 0;
+    if (n && (size_t)n > r->max_bytes / sizeof *l->v / items->n)
+        trt_fail(r, "needs more memory than the limit of %zu bytes", r->max_bytes);
     for (int64_t i = 0; i < n; i++) {
         trt_step(r, 1 + items->n / 4);
         for (size_t k = 0; k < items->n; k++) tlist_push(r, l, items->v[k]);
@@ -212,7 +216,7 @@ static tval at_index(trt *r, tval object, int64_t i)
     if (object.kind != T_STRING) return object.u.list->v[i];
     const tstr *s = object.u.str;
     size_t at = tstr_offset(s, (size_t)i), next;
-    trt_step(r, s->n_chars == s->n ? 0 : at / 64);
+    trt_step(r, s->n_chars == s->n ? 0 : at / 16);
     tstr_decode(s, at, &next);
     return tval_str(tstr_part(r, s, at, next));
 }
@@ -291,7 +295,7 @@ static size_t slice_count(int64_t start, int64_t stop, int64_t step)
 
 static tval slice_str(trt *r, const tstr *s, int64_t start, int64_t step, size_t count)
 {
-    trt_step(r, s->n / 64);
+    trt_step(r, s->n / 16);
     if (count == 0) return tval_str(tstr_part(r, s, 0, 0));
     if (step == 1) {
         size_t from = tstr_offset(s, (size_t)start), to = tstr_offset(s, (size_t)start + count);

@@ -457,12 +457,15 @@ static tnode *parse_with(tparser *p)
     return n;
 }
 
-// transformers' generation block marks what the model wrote; it renders as its body, in a scope.
+// transformers' generation block marks what the model wrote. It renders as its body, which is a
+// macro's body called without arguments.
 static tnode *parse_generation(tparser *p)
 {
     tnode *n = tparse_node(p, S_WITH);
     n->a = n->b = tparse_node(p, E_LIST);
-    take_body(p, n, "endgeneration");
+    n->macro = trt_alloc(p->r, sizeof *n->macro);
+    n->macro->name = tval_none();
+    macro_body(p, n, "endgeneration");
     return n;
 }
 

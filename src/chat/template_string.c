@@ -15,7 +15,7 @@ void tbuf_start(tbuf *b, trt *r)
 static void make_room(tbuf *b, size_t n)
 {
     if (n > b->max - b->n) trt_fail(b->r, "makes more text than the limit of %zu bytes", b->max);
-    trt_step(b->r, n / 64);
+    trt_step(b->r, 1 + n / 64);
     if (b->n + n <= b->cap) return;
     size_t cap = b->cap < 32 ? 64 : 2 * b->cap;
     while (cap < b->n + n) cap *= 2;
@@ -69,6 +69,7 @@ void tbuf_printf(tbuf *b, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
+    trt_step(b->r, 4);
     tbuf_text(b, text);
 }
 
@@ -209,7 +210,7 @@ size_t tstr_find(trt *r, const tstr *s, const tstr *part, size_t from)
         if (!hit) break;
         from = (size_t)(hit - s->s);
         if (memcmp(hit, part->s, part->n) == 0) return from;
-        trt_step(r, part->n / 64);
+        trt_step(r, 1 + part->n / 64);
         from++;
     }
     return SIZE_MAX;
@@ -219,7 +220,7 @@ size_t tstr_find_last(trt *r, const tstr *s, const tstr *part, size_t to)
 {
     if (part->n > to) return SIZE_MAX;
     for (size_t i = to - part->n + 1; i-- > 0;) {
-        trt_step(r, (i & 63) == 0 ? 1 + part->n / 64 : 0);
+        trt_step(r, (i & 7) == 0 ? 1 + part->n / 16 : 0);
         if (part->n == 0 || memcmp(s->s + i, part->s, part->n) == 0) return i;
     }
     return SIZE_MAX;
@@ -254,6 +255,7 @@ const tstr *tstr_strip(trt *r, const tstr *s, const tstr *chars, bool left, bool
         to = at;
         trt_step(r, chars ? chars->n / 16 : 0);
     }
+    trt_step(r, (s->n - (to - from)) / 4);
     return tstr_part(r, s, from, to);
 }
 
@@ -295,6 +297,7 @@ static bool is_line_end(int32_t c)
 tlist *tstr_lines(trt *r, const tstr *s, bool keep_ends)
 {
     tlist *l = tlist_new(r, 0);
+    trt_step(r, s->n / 8);
     for (size_t start = 0; start < s->n;) {
         size_t at = start, next = start;
         bool ended = false;
@@ -389,14 +392,14 @@ static bool is_cased(int32_t c)
 
 // ---- case -------------------------------------------------------------------------------------
 
-// A sigma at the end of a word is written differently.
-static bool is_final_sigma(const tstr *s, size_t at, size_t next)
+// A sigma at the end of a word is written differently; the word is looked at from `from` on.
+static bool is_final_sigma(const tstr *s, size_t from, size_t at, size_t next)
 {
     bool before = false, after = false;
     size_t step;
-    for (size_t i = at; i > 0 && !before;) {
+    for (size_t i = at; i > from && !before;) {
         do i--;
-        while (i > 0 && ((uint8_t)s->s[i] & 0xC0) == 0x80);
+        while (i > from && ((uint8_t)s->s[i] & 0xC0) == 0x80);
         int32_t c = tstr_decode(s, i, &step);
         before = is_cased(c);
         if (!before && tchar_is_alpha(c)) break;
@@ -410,13 +413,13 @@ static bool is_final_sigma(const tstr *s, size_t at, size_t next)
     return before && !after;
 }
 
-static void add_lower(tbuf *b, const tstr *s, size_t at, size_t next, int32_t c)
+static void add_lower(tbuf *b, const tstr *s, size_t from, size_t at, size_t next, int32_t c)
 {
     bool literal = tstr_literal_at(s, at);
     if (c == 0x130) // capital I with a dot: the one character with a longer lower case
         tbuf_bytes(b, "i\xCC\x87", 3, literal);
     else if (c == 0x3A3)
-        tbuf_code(b, is_final_sigma(s, at, next) ? 0x3C2 : 0x3C3, literal);
+        tbuf_code(b, is_final_sigma(s, from, at, next) ? 0x3C2 : 0x3C3, literal);
     else
         tbuf_code(b, utf8proc_tolower(c), literal);
 }
@@ -436,7 +439,7 @@ const tstr *tstr_case(trt *r, const tstr *s, tcase how)
     tbuf_start(&b, r);
     b.markup = s->markup;
     bool in_word = false;
-    trt_step(r, s->n / 8);
+    trt_step(r, s->n / 4);
     for (size_t i = 0, next; i < s->n; i = next) {
         int32_t c = tstr_decode(s, i, &next);
         bool literal = tstr_literal_at(s, i);
@@ -448,7 +451,7 @@ const tstr *tstr_case(trt *r, const tstr *s, tcase how)
         else if (up)
             add_upper(&b, literal, c, how == CASE_CAPITAL || how == CASE_TITLE);
         else
-            add_lower(&b, s, i, next, c);
+            add_lower(&b, s, 0, i, next, c);
         in_word = is_cased(c);
     }
     return tbuf_take(&b);
@@ -460,7 +463,8 @@ const tstr *tstr_title_words(trt *r, const tstr *s)
     tbuf_start(&b, r);
     b.markup = s->markup;
     bool start = true;
-    trt_step(r, s->n / 8);
+    size_t rest = 0; // of the word, behind its first character
+    trt_step(r, s->n / 4);
     for (size_t i = 0, next; i < s->n; i = next) {
         int32_t c = tstr_decode(s, i, &next);
         bool gap = tchar_is_space(c) || (c < 128 && c && strchr("-({[<", c));
@@ -469,7 +473,8 @@ const tstr *tstr_title_words(trt *r, const tstr *s)
         else if (start)
             add_upper(&b, tstr_literal_at(s, i), c, false);
         else
-            add_lower(&b, s, i, next, c);
+            add_lower(&b, s, rest, i, next, c);
+        if (start) rest = next;
         start = gap;
     }
     return tbuf_take(&b);

@@ -133,14 +133,21 @@ TEST(is_divisibleby)
     return rest_is(r, v, a[0], 0);
 }
 
+// Names are looked up in a dictionary, so what is no key for one is an error.
+static void want_hashable(trt *r, tval v)
+{
+    tdict_get(r, tdict_new(r, 0), v);
+}
 TEST(is_filter)
 {
-    (void)r, (void)a;
+    (void)a;
+    want_hashable(r, v);
     return v.kind == T_STRING && tfilter_find(v.u.str);
 }
 TEST(is_test)
 {
-    (void)r, (void)a;
+    (void)a;
+    want_hashable(r, v);
     return v.kind == T_STRING && ttest_find(v.u.str);
 }
 TEST(is_in)
@@ -257,6 +264,7 @@ static tdict *new_dict(trt *r, const targs *all)
 {
     if (all->n > 1) trt_fail(r, "dict expected at most 1 argument, got %zu", all->n);
     tdict *d = tdict_new(r, 0);
+    if (all->n && all->v[0].kind == T_UNDEFINED) tval_fail_undefined(r, all->v[0]);
     if (all->n && all->v[0].kind == T_DICT) {
         for (size_t i = 0; i < all->v[0].u.dict->n; i++)
             tdict_set(r, d, all->v[0].u.dict->v[i].key, all->v[0].u.dict->v[i].value);

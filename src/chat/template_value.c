@@ -111,6 +111,7 @@ static uint64_t hash(trt *r, tval v)
     }
     case T_STRING:
         h = 1469598103934665603u;
+        trt_step(r, v.u.str->n / 16);
         for (size_t i = 0; i < v.u.str->n; i++) h = (h ^ (uint8_t)v.u.str->s[i]) * 1099511628211u;
         return mix(h);
     case T_TUPLE:
@@ -119,6 +120,7 @@ static uint64_t hash(trt *r, tval v)
         trt_exit(r);
         return h;
     case T_LIST:
+    case T_VIEW:
     case T_DICT: trt_fail(r, "unhashable type: '%s'", tval_type(v));
     case T_NONE:
     case T_UNDEFINED: return mix(h);
@@ -143,6 +145,7 @@ static tpair *find_pair(trt *r, const tdict *d, tval key)
         return i ? &d->v[i - 1] : NULL;
     }
     if (key.kind != T_STRING) hash(r, key); // refuses what is no key
+    trt_step(r, key.kind == T_STRING ? key.u.str->n / 64 : 0);
     for (size_t i = 0; i < d->n; i++) {
         if (key.kind == T_STRING
                 ? d->v[i].key.kind == T_STRING && tstr_equal(d->v[i].key.u.str, key.u.str)
@@ -479,9 +482,11 @@ bool tval_contains(trt *r, tval container, tval v)
 
 // ---- iterating --------------------------------------------------------------------------------
 
+// Python iterates over Markup as over str.
 static tlist *characters(trt *r, const tstr *s)
 {
     tlist *l = tlist_new(r, s->n_chars);
+    s = tstr_markup(r, s, false);
     for (size_t i = 0, next; i < s->n; i = next) {
         tstr_decode(s, i, &next);
         tlist_push(r, l, tval_str(tstr_part(r, s, i, next)));
