@@ -1,6 +1,6 @@
 // The kernels that are written once and compiled for each instruction set. The including file
 // defines before: the type vf, 16 floats, with the functions vf_…; dot_q8; look_up; and ROWS_F32,
-// ROWS_WEIGH, how many rows of activations fit its registers.
+// how many rows of activations fit its registers.
 //
 // vf_min(a, b) and vf_max(a, b) give b where either is NaN: the order of their arguments below is
 // what keeps a NaN alive.
@@ -339,14 +339,19 @@ static void soft_cap(float *x, uint32_t n, float cap)
 
 static void scores(const float *q, const float *k, uint32_t n, float factor, float *score)
 {
+    enum { FEW = 4 }; // keys that share a load of q
     for (int j = 0; j < CPU_KEYS; j += CPU_LANES) {
         vf sum[CPU_LANES];
-        for (int lane = 0; lane < CPU_LANES; lane++, k += n) {
-            vf s = vf_mul(vf_load(q), vf_load(k));
-            for (uint32_t i = CPU_LANES; i < n; i += CPU_LANES) {
-                s = vf_fma(vf_load(q + i), vf_load(k + i), s);
+        for (int lane = 0; lane < CPU_LANES; lane += FEW, k += FEW * n) {
+            vf s[FEW];
+            for (int i = 0; i < FEW; i++) s[i] = vf_set1(0.0f);
+            for (uint32_t c = 0; c < n; c += CPU_LANES) {
+                vf value = vf_load(q + c);
+                for (uint32_t i = 0; i < FEW; i++) {
+                    s[i] = vf_fma(value, vf_load(k + i * n + c), s[i]);
+                }
             }
-            sum[lane] = s;
+            for (int i = 0; i < FEW; i++) sum[lane + i] = s[i];
         }
         vf_store(score + j, vf_mul(vf_sums(sum), vf_set1(factor)));
     }
@@ -363,30 +368,47 @@ static float exp_keys(float *score, float max)
     return vf_sum(sum);
 }
 
-INLINE void weigh_rows(const float *p, const float *v, uint32_t first, uint32_t end, uint32_t n,
-                       float *out, const int rows)
+// A tile of `rows` rows and `parts` vectors: enough sums at a time that none waits for itself.
+INLINE void weigh_tile(const float *p, const float *v, uint32_t first, uint32_t end, uint32_t n,
+                       float *out, const int rows, const int parts)
 {
-    for (uint32_t i = 0; i < n; i += CPU_LANES) {
-        vf sum[ROWS_WEIGH];
-        for (int r = 0; r < rows; r++) sum[r] = vf_load(out + (uint32_t)r * n + i);
-        for (uint32_t j = first; j < end; j++) {
-            vf value = vf_load(v + j * n + i);
-            for (int r = 0; r < rows; r++) {
-                sum[r] = vf_fma(vf_set1(p[(uint32_t)r * CPU_KEYS + j]), value, sum[r]);
+    vf sum[4];
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < parts; i++) {
+            sum[r * parts + i] = vf_load(out + (uint32_t)r * n + i * CPU_LANES);
+        }
+    }
+    for (uint32_t j = first; j < end; j++) {
+        for (int r = 0; r < rows; r++) {
+            vf weight = vf_set1(p[(uint32_t)r * CPU_KEYS + j]);
+            for (int i = 0; i < parts; i++) {
+                vf value = vf_load(v + j * n + i * CPU_LANES);
+                sum[r * parts + i] = vf_fma(weight, value, sum[r * parts + i]);
             }
         }
-        for (int r = 0; r < rows; r++) vf_store(out + (uint32_t)r * n + i, sum[r]);
+    }
+    for (int r = 0; r < rows; r++) {
+        for (int i = 0; i < parts; i++) {
+            vf_store(out + (uint32_t)r * n + i * CPU_LANES, sum[r * parts + i]);
+        }
     }
 }
 
 static void weigh(const float *p, const float *v, uint32_t first, uint32_t end, uint32_t n,
                   uint32_t n_rows, float *out)
 {
-    uint32_t r = 0;
-    for (; n_rows - r >= ROWS_WEIGH; r += ROWS_WEIGH) {
-        weigh_rows(p + r * CPU_KEYS, v, first, end, n, out + r * n, ROWS_WEIGH);
+    for (uint32_t rows; n_rows > 0; n_rows -= rows) {
+        rows = n_rows >= 4 ? 4 : 1;
+        uint32_t parts, left = n / CPU_LANES;
+        for (uint32_t c = 0; left > 0; c += parts * CPU_LANES, left -= parts) {
+            parts = rows == 4 || left < 4 ? 1 : 4;
+            if (rows == 4) weigh_tile(p, v + c, first, end, n, out + c, 4, 1);
+            if (rows == 1 && parts == 4) weigh_tile(p, v + c, first, end, n, out + c, 1, 4);
+            if (rows == 1 && parts == 1) weigh_tile(p, v + c, first, end, n, out + c, 1, 1);
+        }
+        p += rows * CPU_KEYS;
+        out += rows * n;
     }
-    for (; r < n_rows; r++) weigh_rows(p + r * CPU_KEYS, v, first, end, n, out + r * n, 1);
 }
 
 // table: cosine and sine of each pair's angle

@@ -244,7 +244,7 @@ static void dot_q8(const cpu_panel *p, cpu_q8 x, uint32_t n_rows, float *acc)
     }
 }
 
-enum { ROWS_F32 = 4, ROWS_WEIGH = 2 };
+enum { ROWS_F32 = 4 };
 #include "exec/cpu/kernels_body.h"
 
 const cpu_kernels cpu_plain = CPU_KERNELS("plain", "plain C");
