@@ -13,8 +13,8 @@ typedef struct moment {
 
 static moment moment_of(double now)
 {
+    if (!(fabs(now) < 2e11)) now = 0; // no number, or beyond the years that have names
     double whole = floor(now);
-    if (!(fabs(whole) < 2e11)) whole = 0; // beyond the years that have names
     int64_t s = (int64_t)whole, days = s / 86400, rest = s % 86400;
     if (rest < 0) {
         rest += 86400;
