@@ -80,6 +80,17 @@ typedef struct exec_kind {
     // Bytes [offset, offset + n) of a buffer. q8 rows and the cache in their stored form.
     pm_status (*read)(exec *e, int buffer, uint64_t offset, void *dst, uint64_t n);
     pm_status (*write)(exec *e, int buffer, uint64_t offset, const void *src, uint64_t n);
+
+    // Optional. As run; seconds[i] is what op first + i took by the device's own clock. Time stamps
+    // are masked to their valid bits, differences taken modulo these bits (so that a counter that
+    // wraps between them counts right) and multiplied by the period. An op whose stamps the device
+    // did not write gets a negative time. NULL: the device has no clock (exec_run_timed then takes
+    // the host's time); an executor whose device lacks one gives negative times.
+    pm_status (*run_timed)(exec *e, const plan *p, uint32_t first, uint32_t count,
+                           const plan_step *step, double *seconds);
+    // Optional. How many dispatches run would record for these ops. NULL: it has no dispatches.
+    uint32_t (*n_dispatches)(exec *e, const plan *p, uint32_t first, uint32_t count,
+                             const plan_step *step);
 } exec_kind;
 
 extern const exec_kind exec_reference; // exec/reference
@@ -88,5 +99,14 @@ extern const exec_kind exec_vulkan;    // exec/vulkan, where it is built (PUMICE
 
 // NULL when there is none of that name.
 const exec_kind *exec_kind_named(const char *name);
+
+// Runs ops [first, first + count) with the seconds of each: by run_timed where the executor has it,
+// with `host` (or without run_timed) op by op by the host's clock. *plausible is false where the
+// device's times cannot be right: one is negative or not finite, all are zero, or they are longer
+// together than the host waited. The ops have run then all the same; whoever wants times runs the
+// whole measurement again with `host` and says so.
+pm_status exec_run_timed(const exec_kind *kind, exec *e, const plan *p, uint32_t first,
+                         uint32_t count, const plan_step *step, bool host, double *seconds,
+                         bool *plausible);
 
 #endif
