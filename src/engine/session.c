@@ -34,6 +34,9 @@ struct session {
     float *hidden;   // [n_layer + 1][n_embd], NULL: not kept
     bool hidden_valid;
 
+    session_clock *clock; // NULL: ops are not timed
+    double *op_seconds;   // [most ops of a plan] with a clock
+
     atomic_bool interrupt;
     bool interrupted;
 };
@@ -102,6 +105,7 @@ void session_close(session *s)
     free(s->logits);
     free(s->residual);
     free(s->hidden);
+    free(s->op_seconds);
     free(s);
 }
 
@@ -132,25 +136,43 @@ const int32_t *session_tokens(const session *s)
 
 // ---- one step ---------------------------------------------------------------------------------
 
+static pm_status run_timed(session *s, const segment *seg, const plan *p, uint32_t first,
+                           uint32_t count)
+{
+    bool plausible;
+    pm_status status = exec_run_timed(seg->kind, seg->state, p, first, count, &s->step,
+                                      s->clock->host, s->op_seconds, &plausible);
+    if (status != PM_OK) return status;
+    if (!seg->kind->run_timed || s->clock->host) s->clock->used_host = true;
+    if (!plausible) s->clock->implausible = true;
+    for (uint32_t i = 0; i < count; i++)
+        s->clock->op(s->clock->arg, &p->ops[first + i], &s->step, s->op_seconds[i]);
+    return PM_OK;
+}
+
 typedef struct run_call {
+    session *s;
     const segment *seg;
     const plan *p;
     uint32_t first, count;
-    const plan_step *step;
     pm_status status;
 } run_call;
 
 static void run_guarded(void *arg)
 {
     run_call *c = arg;
-    c->status = c->seg->kind->run(c->seg->state, c->p, c->first, c->count, c->step);
+    if (c->s->clock) {
+        c->status = run_timed(c->s, c->seg, c->p, c->first, c->count);
+    } else {
+        c->status = c->seg->kind->run(c->seg->state, c->p, c->first, c->count, &c->s->step);
+    }
 }
 
 static pm_status run_ops(session *s, const segment *seg, const plan *p, uint32_t first,
                          uint32_t end)
 {
     if (first >= end) return PM_OK;
-    run_call call = {seg, p, first, end - first, &s->step, PM_OK};
+    run_call call = {s, seg, p, first, end - first, PM_OK};
     if (os_guard_mapped(run_guarded, &call)) return call.status;
     return error_set(PM_ERROR_FILE, "%s: became shorter while it was in use",
                      gguf_path(s->w->m->file));
@@ -208,16 +230,21 @@ static pm_status run_watched(session *s, const segment *seg, const plan *p, uint
     return status == PM_OK ? run_ops(s, seg, p, first, end) : status;
 }
 
-// Runs the step block through all segments. Without rows that want logits it ends with the layers;
-// else with the logits: the host draws from full logits, PICK is for executors far from it.
+// Where the step block ends: without rows that want logits with the layers, else with the logits:
+// the host draws from full logits, PICK is for executors far from it.
+static uint32_t step_end(const session *s, const plan *p)
+{
+    if (s->step.n_logits == 0) return layers_end(s, p);
+    uint32_t end = p->n_ops;
+    while (end > 0 && p->ops[end - 1].kind == PLAN_PICK_OP) end--;
+    return end;
+}
+
+// Runs the step block through all segments.
 static pm_status run_step(session *s, bool watch)
 {
     const plan *p = plan_for_rows(s->plan, s->step.n_rows);
-    uint32_t end = layers_end(s, p);
-    if (s->step.n_logits > 0) {
-        end = p->n_ops;
-        while (end > 0 && p->ops[end - 1].kind == PLAN_PICK_OP) end--;
-    }
+    uint32_t end = step_end(s, p);
     for (uint32_t i = 0; i < s->n_segments; i++) {
         const segment *seg = &s->segments[i];
         uint32_t first = i == 0 ? 0 : layer_start(p, seg->first_layer);
@@ -373,6 +400,41 @@ const float *session_hidden(const session *s, int layer)
 {
     if (!s->hidden_valid || layer < -1 || layer >= (int)s->plan->n_layer) return NULL;
     return s->hidden + (size_t)(layer + 1) * s->plan->n_embd;
+}
+
+pm_status session_time_ops(session *s, session_clock *clock)
+{
+    uint32_t most = 0;
+    for (uint32_t i = 0; i < s->plan->n_buckets; i++)
+        if (s->plan->buckets[i].n_ops > most) most = s->plan->buckets[i].n_ops;
+    if (clock && !s->op_seconds) s->op_seconds = calloc(most, sizeof *s->op_seconds);
+    if (clock && !s->op_seconds) return error_memory("times of ops", most);
+    s->clock = clock;
+    return PM_OK;
+}
+
+uint32_t session_dispatches(const session *s, uint32_t *per_layer)
+{
+    *per_layer = 0;
+    if (s->step.n_rows == 0) return 0;
+    const plan *p = plan_for_rows(s->plan, s->step.n_rows);
+    uint32_t sum = 0;
+    for (uint32_t i = 0; i < s->n_segments; i++) {
+        const segment *seg = &s->segments[i];
+        if (!seg->kind->n_dispatches) continue;
+        bool last = i + 1 == s->n_segments;
+        uint32_t at = i == 0 ? 0 : layer_start(p, seg->first_layer);
+        uint32_t end = last ? step_end(s, p) : layer_start(p, seg[1].first_layer);
+        sum += seg->kind->n_dispatches(seg->state, p, at, end - at, &s->step);
+        uint32_t end_layer = last ? s->plan->n_layer : seg[1].first_layer;
+        for (uint32_t layer = seg->first_layer; layer < end_layer; layer++) {
+            uint32_t first, count;
+            plan_layer_ops(p, (int)layer, &first, &count);
+            uint32_t n = seg->kind->n_dispatches(seg->state, p, first, count, &s->step);
+            if (n > *per_layer) *per_layer = n;
+        }
+    }
+    return sum;
 }
 
 void session_interrupt(session *s)

@@ -40,6 +40,19 @@ void session_keep_hidden(session *s, bool keep);
 // when nothing was kept.
 const float *session_hidden(const session *s, int layer);
 
+// Times of single ops. From session_time_ops on, evals run segment by segment with `op` called for
+// every op that has run; `arg` goes to it. Set `host` for the host's clock (exec_run_timed);
+// `used_host` becomes true where it was used, `implausible` where an executor's own times could not
+// be right. NULL ends it.
+typedef struct session_clock {
+    void (*op)(void *arg, const plan_op *op, const plan_step *step, double seconds);
+    void *arg;
+    bool host, used_host, implausible;
+} session_clock;
+pm_status session_time_ops(session *s, session_clock *clock);
+// Dispatches of the last step, and the most that one of its layers takes; 0: it has none.
+uint32_t session_dispatches(const session *s, uint32_t *per_layer);
+
 // Any thread, signal handlers too: the running (or next) eval ends at its next chunk.
 void session_interrupt(session *s);
 // Did an interrupt end the last eval?

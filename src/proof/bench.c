@@ -27,20 +27,28 @@ static pm_status eval_tokens(session *s, uint64_t seed, uint64_t first, uint32_t
     return status;
 }
 
-// One run of a case: fills the cache to its depth, then measures.
-static pm_status run_once(session *s, uint64_t seed, const bench_case *c, double *seconds)
+pm_status bench_fill(session *s, uint64_t seed, const bench_case *c)
 {
     session_rewind(s, 0);
-    pm_status status = eval_tokens(s, seed, 0, c->depth);
-    double start = os_seconds();
-    if (c->kind == BENCH_PROMPT) {
-        if (status == PM_OK) status = eval_tokens(s, seed, c->depth, c->n);
-    } else {
-        for (uint32_t i = 0; i < c->n && status == PM_OK; i++) {
-            int32_t id = token_of(s, seed, c->depth + i);
-            status = session_eval(s, &id, 1, false);
-        }
+    return eval_tokens(s, seed, 0, c->depth);
+}
+
+pm_status bench_evaluate(session *s, uint64_t seed, const bench_case *c)
+{
+    if (c->kind == BENCH_PROMPT) return eval_tokens(s, seed, c->depth, c->n);
+    pm_status status = PM_OK;
+    for (uint32_t i = 0; i < c->n && status == PM_OK; i++) {
+        int32_t id = token_of(s, seed, c->depth + i);
+        status = session_eval(s, &id, 1, false);
     }
+    return status;
+}
+
+static pm_status run_once(session *s, uint64_t seed, const bench_case *c, double *seconds)
+{
+    pm_status status = bench_fill(s, seed, c);
+    double start = os_seconds();
+    if (status == PM_OK) status = bench_evaluate(s, seed, c);
     *seconds = os_seconds() - start;
     return status;
 }

@@ -27,6 +27,10 @@ typedef struct bench_params {
 // run says so in `failure`, the others go on.
 void bench_run(session *s, const bench_params *params, bench_case *cases, size_t n_cases);
 
+// The two halves of one run of a case: an empty cache filled to its depth, then its tokens.
+pm_status bench_fill(session *s, uint64_t seed, const bench_case *c);
+pm_status bench_evaluate(session *s, uint64_t seed, const bench_case *c);
+
 // What one token of the case reads and writes in memory on average, as the plan counts it.
 uint64_t bench_bytes_per_token(const plan_set *plan, const bench_case *c);
 
