@@ -6,6 +6,7 @@
 
 #include "engine/weights.h"
 #include "plan/build.h"
+#include "proof/divergence.h"
 
 // A fault to plant: the output of the N-th op of a kind in a layer (PLAN_NONE: outside layers) is
 // multiplied by 1.01, PICK's id is raised by 1. kind PLAN_N_OP_KINDS: none.
@@ -40,22 +41,32 @@ typedef struct check_layer { // lockstep: the residual stream behind a layer, NM
     double nmse;
 } check_layer;
 
+typedef struct check_skip { // a part of the check that these options leave no room for
+    const char *what, *why;
+} check_skip;
+enum { CHECK_MAX_SKIPS = 4 };
+
 typedef struct check_result {
-    bool pass;
+    bool pass; // false where nothing was compared, too
     uint64_t compared;
     check_op *ops;
     uint32_t n_ops;
     int first_bad; // index into ops; -1: none
+    double op_bound_f32, op_bound_q8;
     check_layer *layers;
     uint32_t n_layers;
     uint32_t n_logits; // compared rows of logits; 0: no lockstep
-    double max_abs, mean_abs, kl_mean, kl_p99, kl_max, top1;
-    double kl_bound, top1_bound;
+    divergence_summary logits;
+    double kl_bound, top1_bound, margin;
     bool logits_pass;
+    check_skip skipped[CHECK_MAX_SKIPS];
+    uint32_t n_skipped;
 } check_result;
 
-// Runs the check on loaded weights against `reference` (weights of the same model, one part).
-// PM_OK: it ran (the result says whether it passed). The result is released with check_result_free.
+// Runs the check on loaded weights against `reference`: weights of the same model in one part, of
+// any executor that is trusted. PM_OK: it ran (the result says whether it passed).
+// PM_ERROR_USAGE: there is no such op to plant a fault in. The result is released with
+// check_result_free.
 pm_status check_run(const weights *tested, const weights *reference, const check_options *options,
                     check_result *result);
 void check_result_free(check_result *result);

@@ -2,6 +2,8 @@
 // fault.
 #include "support/test.h"
 
+#include <math.h>
+
 #include "proof/check.h"
 
 typedef struct fixture {
@@ -48,13 +50,12 @@ static void the_same_executor_passes(void **state)
         check_result result;
         run(&f, form & 1 ? PLAN_ACT_Q8 : PLAN_ACT_F32, form & 2 ? QUANT_F16 : QUANT_F32, NULL,
             &result);
-        // a random model's choices are too close to each other for the top-1 bound of 8 bits
-        bool choices = form & 1 || result.top1 >= result.top1_bound;
-        if (result.first_bad >= 0 || result.kl_mean > result.kl_bound || !choices)
+        const divergence_summary *l = &result.logits;
+        if (!result.pass)
             fail_msg("form %d: first bad %d, kl %g of %g, top-1 %g", form, result.first_bad,
-                     result.kl_mean, result.kl_bound, result.top1);
+                     l->kl_mean, result.kl_bound, l->top1_judged);
         assert_true(result.compared > 0 && result.n_ops > 0 && result.n_logits == 24);
-        if (form == 0) assert_true(result.kl_max == 0 && result.max_abs == 0 && result.top1 == 1);
+        if (form == 0) assert_true(l->kl_max == 0 && l->max_abs == 0 && l->top1 == 1);
         check_result_free(&result);
     }
     close_model(&f);
@@ -100,6 +101,147 @@ static void every_planted_fault_is_named(void **state)
     close_model(&f);
 }
 
+// An executor that computes as the reference does, but leaves one value that is not finite behind.
+static exec_kind spoiling;
+static plan_op_kind spoiled_kind;
+static float spoiled_with;
+
+static pm_status run_and_spoil(exec *e, const plan *p, uint32_t first, uint32_t count,
+                               const plan_step *step)
+{
+    for (uint32_t i = first; i < first + count; i++) {
+        pm_status status = exec_reference.run(e, p, i, 1, step);
+        if (status != PM_OK) return status;
+        const plan_op *op = &p->ops[i];
+        if (op->kind != spoiled_kind || op->layer > 0) continue;
+        int buffer = PLAN_LOGITS;
+        if (op->kind == PLAN_EMBED) buffer = op->u.embed.out.buf;
+        if (op->kind == PLAN_LINEAR) buffer = op->u.linear.out[0].buf;
+        if (op->kind == PLAN_ROPE_KV) buffer = op->u.rope_kv.q.buf;
+        if (op->kind == PLAN_ATTEND) buffer = op->u.attend.out.buf;
+        status = exec_reference.write(e, buffer, 0, &spoiled_with, sizeof spoiled_with);
+        if (status != PM_OK) return status;
+    }
+    return PM_OK;
+}
+
+static void nan_never_passes(void **state)
+{
+    (void)state;
+    fixture f;
+    open_model(&f, "golden/llama-tied.q8_0.gguf");
+    spoiling = exec_reference;
+    spoiling.run = run_and_spoil;
+    weights_part part = {.kind = &spoiling, .end_layer = f.model->n_layer};
+    weights *tested;
+    assert_ok(weights_load(f.model, &part, 1, &tested));
+    static const plan_op_kind kinds[] = {PLAN_EMBED, PLAN_LINEAR, PLAN_ROPE_KV, PLAN_ATTEND,
+                                         PLAN_LOGITS_OP};
+    const float values[] = {NAN, INFINITY, -INFINITY};
+    int32_t ids[12] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+    for (int i = 0; i < 30; i++) {
+        spoiled_kind = kinds[i / 6];
+        spoiled_with = values[i / 2 % 3];
+        check_options options = {
+            .plan = {.n_ctx = 64, .n_slots = 1, .n_batch = 32, .kv_type = QUANT_F32},
+            .ids = ids,
+            .n_ids = 12,
+            .isolated = i % 2 == 0,
+            .lockstep = i % 2 == 1,
+            .inject = {.kind = PLAN_N_OP_KINDS}};
+        check_result result;
+        assert_ok(check_run(tested, f.weights, &options, &result));
+        if (result.pass)
+            fail_msg("%g in %s passes (%d)", (double)spoiled_with, plan_op_name(spoiled_kind), i);
+        if (options.isolated) {
+            assert_true(result.first_bad >= 0);
+            assert_int_equal(result.ops[result.first_bad].kind, spoiled_kind);
+            assert_int_equal(result.ops[result.first_bad].nonfinite, 1);
+        }
+        check_result_free(&result);
+    }
+    weights_unload(tested);
+    close_model(&f);
+}
+
+static void r66_nothing_compared_is_no_pass(void **state)
+{
+    (void)state;
+    fixture f;
+    open_model(&f, "golden/llama-tied.q8_0.gguf");
+    int32_t ids[4] = {1, 2, 3, 4};
+    check_options options = {.plan = {.n_ctx = 64, .n_slots = 1, .n_batch = 8},
+                             .ids = ids,
+                             .n_ids = 4,
+                             .inject = {.kind = PLAN_N_OP_KINDS}};
+    check_result result;
+    assert_ok(check_run(f.weights, f.weights, &options, &result));
+    assert_false(result.pass);
+    assert_int_equal(result.compared, 0);
+    check_result_free(&result);
+    options.isolated = options.lockstep = true; // as few tokens as there may be
+    assert_ok(check_run(f.weights, f.weights, &options, &result));
+    assert_true(result.pass && result.compared > 0);
+    check_result_free(&result);
+    close_model(&f);
+}
+
+// Layers on two executors, as with --gpu-layers.
+static void a_model_in_two_parts(void **state)
+{
+    (void)state;
+    fixture f;
+    open_model(&f, "golden/smollm3-tied.q8_0.gguf");
+    weights_part parts[] = {
+        {.kind = &exec_cpu, .params = {.n_threads = 1}, .end_layer = 2},
+        {.kind = &exec_reference, .first_layer = 2, .end_layer = f.model->n_layer}};
+    weights *tested;
+    assert_ok(weights_load(f.model, parts, 2, &tested));
+    fixture two = {.model = f.model, .weights = tested};
+    int32_t ids[12] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+    static const char *const faults[] = {NULL, "ATTEND:1", "ATTEND:2", "LOGITS:-1", "EMBED:-1"};
+    for (size_t i = 0; i < 5; i++) {
+        check_options options = {
+            .plan = {.n_ctx = 64, .n_slots = 1, .n_batch = 4, .kv_type = QUANT_F16},
+            .ids = ids,
+            .n_ids = 12,
+            .isolated = true,
+            .lockstep = true,
+            .inject = {.kind = PLAN_N_OP_KINDS}};
+        if (faults[i]) assert_ok(check_parse_inject(faults[i], &options.inject));
+        check_result result;
+        assert_ok(check_run(two.weights, f.weights, &options, &result));
+        assert_int_equal(result.pass, i == 0);
+        if (i > 0) assert_int_equal(result.ops[result.first_bad].kind, options.inject.kind);
+        check_result_free(&result);
+    }
+    weights_unload(tested);
+    close_model(&f);
+}
+
+// By hand: p = (1/2, 1/2) and q = (1/4, 3/4) have KL(p || q) = ln 2 - ln 3 / 2.
+static void r65_divergence_by_hand(void **state)
+{
+    (void)state;
+    divergence d = {.margin = 0.5};
+    const float p[] = {0, 0}, q[] = {0, 1.0986123F}, r[] = {3, 0};
+    assert_ok(divergence_add(&d, p, q, 2)); // another choice, but p's are equal
+    assert_ok(divergence_add(&d, r, r, 2));
+    assert_ok(divergence_add(&d, r, q, 2)); // another choice with a margin of 3
+    divergence_summary s = divergence_of(&d);
+    assert_true(fabs(d.kl[1] - (log(2) - log(3) / 2)) < 1e-7);
+    assert_true(d.kl[0] == 0 && s.kl_max == d.kl[2] && s.kl_p99 == d.kl[1]);
+    assert_true(fabs(s.kl_mean - (d.kl[1] + d.kl[2]) / 3) < 1e-15);
+    assert_true(fabs(s.top1 - 1.0 / 3) < 1e-15 && fabs(s.top1_judged - 2.0 / 3) < 1e-15);
+    assert_true(s.max_abs == 3);
+    assert_true(fabs(s.mean_abs - (1.0986123 + 3 + 1.0986123) / 6) < 1e-7);
+    const float bad[] = {0, NAN};
+    assert_ok(divergence_add(&d, p, bad, 2));
+    s = divergence_of(&d);
+    assert_true(d.nonfinite && isinf(s.kl_mean) && isinf(s.max_abs) && s.top1_judged == 0.5);
+    divergence_free(&d);
+}
+
 static void nonsense_faults_are_refused(void **state)
 {
     (void)state;
@@ -115,6 +257,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_executor_passes),
         cmocka_unit_test(every_planted_fault_is_named),
+        cmocka_unit_test(nan_never_passes),
+        cmocka_unit_test(r66_nothing_compared_is_no_pass),
+        cmocka_unit_test(a_model_in_two_parts),
+        cmocka_unit_test(r65_divergence_by_hand),
         cmocka_unit_test(nonsense_faults_are_refused),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
