@@ -82,9 +82,9 @@ PM_API const char *pm_options_get(const pm_options *options, const char *name);
 PM_API int pm_options_is_set(const pm_options *options, const char *name);
 
 // The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
-// NULL. `group`: "run", "sampler", "generate", "bench", "debug". `value`: how the value is written
-// in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the accepted
-// values in words.
+// NULL. `group`: "run", "sampler", "generate", "bench", "check", "debug". `value`: how the value is
+// written in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the
+// accepted values in words.
 PM_API int pm_options_describe(size_t index, const char **name, const char **group,
                                const char **value, const char **range, const char **fallback,
                                const char **help);
@@ -277,6 +277,13 @@ PM_API size_t pm_chat_n_new(const pm_chat *chat);
 
 // Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints.
 PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **json);
+
+// Does the model's device compute what the option "against" computes? Runs the option group "check"
+// and returns what `check --json` prints. PM_ERROR_CHECK: it ran and a result is past its bound, or
+// nothing was compared; *json is set all the same, and the message names the first bad operation.
+// PM_ERROR_USAGE: fewer than 4 tokens, more than the context holds, or no such operation to inject
+// a fault in.
+PM_API pm_status pm_check(pm_model *model, const pm_options *options, char **json);
 
 #ifdef __cplusplus
 }

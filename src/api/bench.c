@@ -7,6 +7,7 @@
 #include "api/handles.h"
 #include "base/os.h"
 #include "proof/bandwidth.h"
+#include "proof/profile.h"
 
 // ---- what ran ---------------------------------------------------------------------------------
 
@@ -84,6 +85,17 @@ static json_t *build_json(void)
 
 // ---- results ----------------------------------------------------------------------------------
 
+static const char *kind_name(const bench_case *c)
+{
+    return c->kind == BENCH_PROMPT ? "prompt" : "generate";
+}
+
+static bool put_case(json_t *o, const bench_case *c)
+{
+    return json_put(o, "kind", json_word(kind_name(c))) && json_put(o, "n", json_size(c->n)) &&
+           json_put(o, "depth", json_size(c->depth));
+}
+
 static json_t *case_json(const plan_set *set, const bench_case *c, double bandwidth)
 {
     bool good = !c->failure[0];
@@ -98,9 +110,7 @@ static json_t *case_json(const plan_set *set, const bench_case *c, double bandwi
     uint64_t bytes = bench_bytes_per_token(set, c);
     double gbps = r.median * (double)bytes * 1e-9;
     bool prompt = c->kind == BENCH_PROMPT;
-    bool put = json_put(o, "kind", json_word(prompt ? "prompt" : "generate")) &&
-               json_put(o, "n", json_size(c->n)) && json_put(o, "depth", json_size(c->depth)) &&
-               json_put(o, "samples_tps", samples) &&
+    bool put = put_case(o, c) && json_put(o, "samples_tps", samples) &&
                json_put(o, "median_tps", good ? json_finite(r.median) : json_null()) &&
                json_put(o, "mean_tps", good ? json_finite(r.mean) : json_null()) &&
                json_put(o, "sd_tps", good ? json_finite(r.sd) : json_null()) &&
@@ -134,12 +144,18 @@ typedef struct bench {
     bench_case *cases;
     size_t n;
     bench_params params;
+    profile *profiles; // [n] with per-op, else NULL
+    double flops_per_second;
 } bench;
 
 static void bench_free(bench *b)
 {
-    for (size_t i = 0; i < b->n; i++) free(b->cases[i].seconds);
+    for (size_t i = 0; i < b->n; i++) {
+        free(b->cases[i].seconds);
+        if (b->profiles) profile_free(&b->profiles[i]);
+    }
     free(b->cases);
+    free(b->profiles);
 }
 
 static pm_status add_case(bench *b, bench_kind kind, int64_t n, int64_t depth)
@@ -173,15 +189,96 @@ static pm_status add_cases(bench *b, const pm_options *o)
     return status;
 }
 
+enum { ROOF_ROWS = 64 }; // with so many rows a matrix product isn't held up by memory any more
+
 // The context that the largest case needs, where the option leaves it open.
-static uint32_t largest_context(const bench *b)
+static uint32_t largest_context(const model *m, const bench *b, bool per_op)
 {
-    uint32_t most = 1;
+    uint32_t most = !per_op ? 1 : m->n_ctx_train < ROOF_ROWS ? m->n_ctx_train : ROOF_ROWS;
     for (size_t i = 0; i < b->n; i++) {
         uint32_t need = b->cases[i].depth + b->cases[i].n;
         if (need > most) most = need;
     }
     return most;
+}
+
+// ---- ops --------------------------------------------------------------------------------------
+
+// Runs every case that works once more with its ops timed.
+static pm_status take_profiles(session *s, bench *b)
+{
+    b->profiles = calloc(b->n, sizeof *b->profiles);
+    if (!b->profiles) return error_memory("times of ops", b->n * sizeof *b->profiles);
+    uint32_t n_roof = session_n_ctx(s) < ROOF_ROWS ? session_n_ctx(s) : ROOF_ROWS;
+    pm_status status = profile_roof(s, b->params.seed, n_roof, &b->flops_per_second);
+    for (size_t i = 0; i < b->n && status == PM_OK; i++) {
+        if (b->cases[i].failure[0]) continue;
+        status = profile_run(s, b->params.seed, &b->cases[i], &b->profiles[i]);
+    }
+    return status;
+}
+
+static double seconds_of(const profile *p)
+{
+    double seconds = 0;
+    for (uint32_t i = 0; i < p->n_rows; i++) seconds += p->rows[i].seconds;
+    return seconds;
+}
+
+static json_t *op_json(const bench *b, size_t index, const profile_row *row, double bandwidth)
+{
+    const bench_case *c = &b->cases[index];
+    double percent = 100 * row->seconds / seconds_of(&b->profiles[index]);
+    json_t *o = json_object();
+    bool timed = row->seconds > 0;
+    double gbps = (double)row->bytes * 1e-9 / row->seconds;
+    double gflops = (double)row->flops * 1e-9 / row->seconds;
+    bool good = put_case(o, c) && json_put(o, "op", json_word(plan_op_name(row->kind))) &&
+                json_put(o, "label", json_word(row->label)) &&
+                json_put(o, "calls", json_size(row->calls)) &&
+                json_put(o, "seconds", json_finite(row->seconds)) &&
+                json_put(o, "percent_of_time", json_finite(percent)) &&
+                json_put(o, "bytes", json_size(row->bytes)) &&
+                json_put(o, "flops", json_size(row->flops)) &&
+                json_put(o, "gbps", timed ? json_finite(gbps) : json_null()) &&
+                json_put(o, "gflops", timed ? json_finite(gflops) : json_null()) &&
+                json_put(o, "bound", json_word(profile_bound(row, bandwidth, b->flops_per_second)));
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static json_t *profile_json(const bench_case *c, const profile *p)
+{
+    bool any = p->dispatches > 0;
+    json_t *o = json_object();
+    bool good =
+        put_case(o, c) && json_put(o, "seconds", json_finite(seconds_of(p))) &&
+        json_put(o, "clock", json_word(p->host_clock ? "host" : "device")) &&
+        json_put(o, "clock_reason",
+                 json_word(p->implausible ? "the device's times could not be right" : NULL)) &&
+        json_put(o, "dispatches", any ? json_size(p->dispatches) : json_null()) &&
+        json_put(o, "dispatches_a_layer", any ? json_size(p->dispatches_a_layer) : json_null());
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+static bool put_profiles(json_t *o, const bench *b, double bandwidth)
+{
+    json_t *profiles = json_array(), *ops = json_array();
+    bool good = true;
+    for (size_t i = 0; i < b->n && good; i++) {
+        const profile *p = &b->profiles[i];
+        if (p->n_rows == 0) continue;
+        good = json_array_append_new(profiles, profile_json(&b->cases[i], p)) == 0;
+        for (uint32_t k = 0; k < p->n_rows && good; k++)
+            good = json_array_append_new(ops, op_json(b, i, &p->rows[k], bandwidth)) == 0;
+    }
+    double gflops = b->flops_per_second * 1e-9;
+    good = json_put(o, "roof_gflops", gflops > 0 ? json_finite(gflops) : json_null()) && good;
+    good = json_put(o, "profiles", profiles) && good;
+    return json_put(o, "ops", ops) && good;
 }
 
 static pm_status report(const pm_model *pm, const session *s, const bench *b, char **json)
@@ -203,7 +300,8 @@ static pm_status report(const pm_model *pm, const session *s, const bench *b, ch
                 json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
                 json_put(o, "load_s", json_finite(pm->load_seconds)) &&
                 json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
-                json_put(o, "results", results_json(set, b->cases, b->n, bandwidth));
+                json_put(o, "results", results_json(set, b->cases, b->n, bandwidth)) &&
+                (!b->profiles || put_profiles(o, b, bandwidth));
     if (good) return json_take(o, json);
     json_decref(o);
     return error_memory("a JSON document", 0);
@@ -222,12 +320,15 @@ pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
     session *s = NULL;
     pm_status status = add_cases(&b, options);
     if (status == PM_OK) status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
-    if (status == PM_OK && !pm_options_is_set(options, "ctx")) how.n_ctx = largest_context(&b);
+    bool per_op = options_is_on(options, "per-op");
+    if (status == PM_OK && !pm_options_is_set(options, "ctx"))
+        how.n_ctx = largest_context(pm->m, &b, per_op);
     if (status == PM_OK) status = session_open(pm->loaded, &how, &s);
     if (status == PM_OK) {
         bench_run(s, &b.params, b.cases, b.n);
-        status = report(pm, s, &b, json);
+        if (per_op) status = take_profiles(s, &b);
     }
+    if (status == PM_OK) status = report(pm, s, &b, json);
     session_close(s);
     bench_free(&b);
     return status;
