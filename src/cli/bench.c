@@ -1,4 +1,5 @@
 // pumice bench: pm_bench's results as a table, Markdown, JSON or CSV.
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,46 +13,70 @@ const cli_option bench_options[] = {
 };
 
 // What a row shows, in this order.
-static const struct column {
-    const char *key, *title;
-    int digits; // behind the point; -1: text
-} columns[] = {
-    {"kind", "kind", -1},
-    {"n", "tokens", 0},
-    {"depth", "depth", 0},
-    {"mean_tps", "tokens/s", 2},
-    {"sd_tps", "+-", 2},
-    {"median_tps", "median", 2},
-    {"bytes_per_token", "bytes/token", 0},
-    {"gbps", "GB/s", 2},
-    {"percent_of_bandwidth", "% of bandwidth", 1},
-    {"status", "status", -1},
-};
-enum { N_COLUMNS = sizeof columns / sizeof columns[0] };
+typedef struct column {
+    const char *key, *title; // no title: the end
+    int digits;              // behind the point; -1: text
+    int width;
+} column;
 
-static const char *cell(const json_t *row, size_t k, char text[64])
+static const column result_columns[] = {
+    {"kind", "kind", -1, 10},
+    {"n", "tokens", 0, 10},
+    {"depth", "depth", 0, 10},
+    {"mean_tps", "tokens/s", 2, 10},
+    {"sd_tps", "+-", 2, 10},
+    {"median_tps", "median", 2, 10},
+    {"bytes_per_token", "bytes/token", 0, 11},
+    {"gbps", "GB/s", 2, 10},
+    {"percent_of_bandwidth", "% of bandwidth", 1, 14},
+    {"status", "status", -1, 10},
+    {0},
+};
+static const column op_columns[] = {
+    {"kind", "kind", -1, 8},       {"n", "tokens", 0, 6},          {"depth", "depth", 0, 6},
+    {"op", "op", -1, 8},           {"label", "label", -1, 14},     {"calls", "calls", 0, 7},
+    {"seconds", "seconds", 6, 10}, {"percent_of_time", "%", 1, 5}, {"gbps", "GB/s", 2, 8},
+    {"gflops", "GFLOP/s", 2, 8},   {"bound", "bound by", -1, 8},   {0},
+};
+
+// How a table is written: what stands before, between and behind cells, and whether they line up.
+typedef struct style {
+    const char *before, *between, *behind;
+    bool padded, csv, md;
+} style;
+static const style table_form = {"", "  ", "\n", true, false, false};
+static const style md_form = {"| ", " | ", " |\n", false, false, true};
+static const style csv_form = {"", ",", "\n", false, true, false};
+
+static const char *cell(const json_t *row, const column *c, char text[64])
 {
-    const json_t *value = json_object_get(row, columns[k].key);
+    const json_t *value = json_object_get(row, c->key);
     if (json_is_string(value)) return json_string_value(value);
     if (!json_is_number(value)) return "";
-    snprintf(text, 64, "%.*f", columns[k].digits < 0 ? 0 : columns[k].digits,
-             json_number_value(value));
+    snprintf(text, 64, "%.*f", c->digits < 0 ? 0 : c->digits, json_number_value(value));
     return text;
 }
 
-// A line of cells: {begin, between, end} and whether cells are padded. NULL: the titles.
-static void print_row(const json_t *row, const char *const marks[3], bool padded)
+// A line of cells; row NULL: the titles. The first column lines up on the left.
+static void print_row(const column *columns, const json_t *row, const style *f)
 {
     char text[64];
-    out_text(marks[0]);
-    for (size_t k = 0; k < N_COLUMNS; k++) {
-        const char *shown = row ? cell(row, k, text) : columns[k].title;
-        int width = !padded                              ? 0
-                    : (int)strlen(columns[k].title) > 10 ? (int)strlen(columns[k].title)
-                                                         : 10;
-        out_print("%s%*s", k ? marks[1] : "", k || !padded ? width : -width, shown);
+    out_text(f->before);
+    for (const column *c = columns; c->title; c++) {
+        const char *shown = row ? cell(row, c, text) : c->title;
+        int width = f->padded ? c->width : 0;
+        out_print("%s%*s", c > columns ? f->between : "", c > columns ? width : -width, shown);
     }
-    out_text(marks[2]);
+    out_text(f->behind);
+}
+
+static void print_titles(const column *columns, const style *f)
+{
+    print_row(columns, NULL, f);
+    if (!f->md) return;
+    out_text("|");
+    for (const column *c = columns; c->title; c++) out_text(c > columns ? " ---: |" : " --- |");
+    out_text("\n");
 }
 
 static void print_about(const json_t *all, const char *before)
@@ -75,30 +100,55 @@ static void print_about(const json_t *all, const char *before)
               show_mib((uint64_t)json_number_value(json_object_get(all, "peak_rss_bytes"))));
 }
 
-static void print_results(const json_t *all, const char *form)
+// What each profile holds as a whole, then the ops of all.
+static void print_ops(const json_t *all, const style *f)
 {
-    static const char *const table[] = {"", "  ", "\n"}, *const md[] = {"| ", " | ", " |\n"},
-                             *const csv[] = {"", ",", "\n"};
-    bool is_csv = !strcmp(form, "csv"), is_md = !strcmp(form, "md");
-    const char *const *marks = is_csv ? csv : is_md ? md : table;
+    size_t index;
+    const json_t *p, *row;
+    const char *before = f->md ? "- " : "";
+    out_text("\n");
+    double roof = json_number_value(json_object_get(all, "roof_gflops"));
+    if (!f->csv && roof > 0)
+        out_print("%sbest matrix product of a batch: %.2f GFLOP/s\n", before, roof);
+    json_array_foreach(json_object_get(all, "profiles"), index, p)
+    {
+        const json_t *dispatches = json_object_get(p, "dispatches");
+        const char *reason = json_string_value(json_object_get(p, "clock_reason"));
+        if (reason) say_warning("times are the host's: %s", reason);
+        if (f->csv) continue;
+        out_print("%s%s, %.0f tokens at depth %.0f: %.4f s in its operations (%s's clock)", before,
+                  json_string_value(json_object_get(p, "kind")),
+                  json_number_value(json_object_get(p, "n")),
+                  json_number_value(json_object_get(p, "depth")),
+                  json_number_value(json_object_get(p, "seconds")),
+                  json_string_value(json_object_get(p, "clock")));
+        if (json_is_integer(dispatches))
+            out_print("; %.0f dispatches a step, at most %.0f a layer",
+                      json_number_value(dispatches),
+                      json_number_value(json_object_get(p, "dispatches_a_layer")));
+        out_text("\n");
+    }
+    if (!f->csv) out_text("\n");
+    print_titles(op_columns, f);
+    json_array_foreach(json_object_get(all, "ops"), index, row) print_row(op_columns, row, f);
+}
+
+static void print_results(const json_t *all, const style *f)
+{
     size_t index;
     const json_t *row;
-    if (!is_csv) {
-        print_about(all, is_md ? "- " : "");
+    if (!f->csv) {
+        print_about(all, f->md ? "- " : "");
         out_text("\n");
     }
-    print_row(NULL, marks, !is_csv && !is_md);
-    if (is_md) {
-        out_text("|");
-        for (size_t k = 0; k < N_COLUMNS; k++) out_text(k ? " ---: |" : " --- |");
-        out_text("\n");
-    }
+    print_titles(result_columns, f);
     json_array_foreach(json_object_get(all, "results"), index, row)
     {
         const char *reason = json_string_value(json_object_get(row, "reason"));
-        print_row(row, marks, !is_csv && !is_md);
+        print_row(result_columns, row, f);
         if (reason && *reason) say_warning("%s", reason);
     }
+    if (json_object_get(all, "ops")) print_ops(all, f);
 }
 
 pm_status run_bench(cli_args *args)
@@ -119,7 +169,9 @@ pm_status run_bench(cli_args *args)
         out_text("\n");
     } else if (status == PM_OK) {
         json_t *all = json_loads(text, 0, NULL);
-        print_results(all, form);
+        print_results(all, !strcmp(form, "csv")  ? &csv_form
+                           : !strcmp(form, "md") ? &md_form
+                                                 : &table_form);
         json_decref(all);
     }
     pm_free(text);

@@ -71,6 +71,7 @@ void help_command(const cli_command *command, bool debug);
 
 pm_status run_ask(cli_args *args);
 pm_status run_bench(cli_args *args);
+pm_status run_check(cli_args *args);
 pm_status run_chat(cli_args *args);
 pm_status run_devices(cli_args *args);
 pm_status run_info(cli_args *args);
@@ -79,8 +80,8 @@ pm_status run_quantize(cli_args *args);
 pm_status run_template(cli_args *args);
 pm_status run_tokenize(cli_args *args);
 
-extern const cli_option ask_options[], bench_options[], chat_options[], devices_options[],
-    info_options[], logits_options[], template_options[], tokenize_options[];
+extern const cli_option ask_options[], bench_options[], chat_options[], check_options[],
+    devices_options[], info_options[], logits_options[], template_options[], tokenize_options[];
 
 // ---- output -----------------------------------------------------------------------------------
 

@@ -34,6 +34,10 @@ static const cli_command commands[] = {
      run_logits},
     {"devices", "", "the devices that can run a model", NULL, 0, devices_options, "debug",
      run_devices},
+    {"check", "[MODEL]", "does a device compute what the reference computes?",
+     "First each operation alone, on the reference's inputs; then whole runs of both. Ends with "
+     "status 5 where something is past its bound, with 4 (skipped) where the device is missing.",
+     1, check_options, RUNS " check", run_check},
     {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options, RUNS " bench",
      run_bench},
     {"quantize", "IN OUT TYPE", "rewrite a model file with its matrices as TYPE (f32, f16, q8_0)",

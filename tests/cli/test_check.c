@@ -1,0 +1,138 @@
+// pumice check and bench --per-op as programs: exit statuses, tables, JSON.
+#include "cli/cli_test.h"
+
+#include <stdbool.h>
+
+static void a_check_that_passes(void **state)
+{
+    (void)state;
+    char *text = output_of("$P check '%s' --device cpu --seed 7 -q", tiny());
+    static const char *const parts[] = {"cpu (",  "against reference", "--seed 7", "bound",
+                                        "ATTEND", "KL divergence",     "passed: "};
+    for (size_t k = 0; k < sizeof parts / sizeof parts[0]; k++)
+        if (!strstr(text, parts[k])) fail_msg("no '%s' in:\n%s", parts[k], text);
+    char *every = output_of("$P check '%s' --device cpu --seed 7 --ops -v 2>'%s'", tiny(),
+                            test_temp("remarks"));
+    assert_null(strstr(every, "KL divergence"));
+    assert_true(count_lines(every) > count_lines(text));
+    free(every);
+    free(text);
+
+    json_t *all = json_of("$P check '%s' --device cpu --seed 7 --json -q", tiny());
+    assert_true(json_is_true(key_of(all, "pass")));
+    assert_string_equal(json_string_value(key_of(all, "device")), "cpu");
+    assert_string_equal(json_string_value(key_of(all, "against")), "reference");
+    assert_int_equal(json_integer_value(key_of(all, "seed")), 7);
+    assert_true(json_is_null(key_of(all, "first_bad")));
+    static const char *const keys[] = {"index", "op",    "layer",     "nmse", "max_abs",
+                                       "bound", "phase", "nonfinite", "pass", "label"};
+    const json_t *op = json_array_get(key_of(all, "ops"), 0);
+    for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) key_of(op, keys[k]);
+    static const char *const figures[] = {"max_abs", "mean_abs", "kl_mean",
+                                          "kl_p99",  "kl_max",   "top1_agreement"};
+    for (size_t k = 0; k < sizeof figures / sizeof figures[0]; k++)
+        key_of(key_of(all, "logits"), figures[k]);
+    json_decref(all);
+}
+
+static void a_planted_fault_ends_with_5(void **state)
+{
+    (void)state;
+    static const char *const acts[] = {"f32", "q8"};
+    for (size_t k = 0; k < 2; k++) {
+        char *out, *err;
+        int status = pumice(&out, &err, "$P check '%s' --device cpu --act %s --inject rope_kv:3 -q",
+                            tiny(), acts[k]);
+        assert_int_equal(status, 5);
+        assert_non_null(strstr(out, "first bad operation: ROPE_KV, layer 3"));
+        assert_non_null(strstr(out, "FAILED"));
+        assert_memory_equal(err, "pumice: error: check: ROPE_KV of layer 3 (", 41);
+        assert_int_equal(count_lines(err), 1);
+        free(out);
+        free(err);
+        status = pumice(&out, &err, "$P check '%s' --act %s --inject=LOGITS:-1 --json -q", tiny(),
+                        acts[k]);
+        assert_int_equal(status, 5);
+        json_t *all = json_loads(out, 0, NULL); // the result is there all the same
+        assert_non_null(all);
+        assert_true(json_is_false(key_of(all, "pass")));
+        const json_t *bad = key_of(all, "first_bad");
+        assert_string_equal(json_string_value(key_of(bad, "op")), "LOGITS");
+        assert_int_equal(json_integer_value(key_of(bad, "layer")), -1);
+        json_decref(all);
+        free(out);
+        free(err);
+    }
+}
+
+static void checks_that_can_not_run(void **state)
+{
+    (void)state;
+    assert_refused(4, "skipped", "$P check '%s' --device vulkan:4000 -q", tiny());
+    assert_refused(2, "inject", "$P check '%s' --inject NOPE:1 -q", tiny());
+    assert_refused(2, "inject", "$P check '%s' --inject ATTEND:77 -q", tiny());
+    assert_refused(2, "tokens", "$P check '%s' --tokens 3 -q", tiny());
+    assert_refused(2, "against", "$P check '%s' --against vulkan -q", tiny());
+    assert_refused(2, "did you mean", "$P check '%s' --lokstep -q", tiny());
+    assert_refused(3, "/nowhere", "$P check '%s' --text /nowhere/x -q", tiny());
+    assert_refused(3, "/nowhere", "$P check /nowhere/m.gguf -q");
+}
+
+static void bench_by_operation(void **state)
+{
+    (void)state;
+    static const char options[] = "--per-op --prompt 24 --gen 3 --repeat 1 --device cpu -q";
+    json_t *all = json_of("$P bench '%s' %s -o json", tiny(), options);
+    static const char *const keys[] = {"op",    "label", "calls", "seconds", "gbps",
+                                       "bytes", "flops", "bound", "gflops",  "percent_of_time"};
+    size_t index;
+    const json_t *row;
+    double percent = 0, seconds = 0, whole = 0;
+    json_int_t attend = 0, products = 0;
+    json_array_foreach(key_of(all, "ops"), index, row)
+    {
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++) key_of(row, keys[k]);
+        seconds += json_number_value(key_of(row, "seconds"));
+        const char *op = json_string_value(key_of(row, "op"));
+        if (strcmp(json_string_value(key_of(row, "kind")), "generate") != 0) continue;
+        percent += json_number_value(key_of(row, "percent_of_time"));
+        json_int_t calls = json_integer_value(key_of(row, "calls"));
+        if (!strcmp(op, "ATTEND")) attend += calls;
+        if (!strcmp(json_string_value(key_of(row, "label")), "ffn_down")) products += calls;
+    }
+    assert_int_equal(attend, 5 * 3); // 5 layers, 3 tokens
+    assert_int_equal(products, 5 * 3);
+    assert_true(percent > 99.99 && percent < 100.01);
+    assert_int_equal(json_array_size(key_of(all, "profiles")), 2);
+    json_array_foreach(key_of(all, "profiles"), index, row)
+    {
+        whole += json_number_value(key_of(row, "seconds"));
+        assert_string_equal(json_string_value(key_of(row, "clock")), "host");
+        assert_true(json_is_null(key_of(row, "dispatches"))); // the CPU has none
+    }
+    assert_true(whole > 0.9999 * seconds && whole < 1.0001 * seconds);
+    json_decref(all);
+
+    char *table = output_of("$P bench '%s' %s", tiny(), options);
+    assert_non_null(strstr(table, "bound by"));
+    assert_non_null(strstr(table, "ffn_down"));
+    char *csv = output_of("$P bench '%s' %s -o csv", tiny(), options);
+    assert_non_null(strstr(csv, "\n\nkind,tokens,depth,op,label,calls,seconds,"));
+    free(output_of("$P bench '%s' %s -o md", tiny(), options));
+    char *plain = output_of("$P bench '%s' --prompt 8 --gen 0 --repeat 1 -o csv -q", tiny());
+    assert_int_equal(count_lines(plain), 2);
+    free(plain);
+    free(csv);
+    free(table);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_check_that_passes),
+        cmocka_unit_test(a_planted_fault_ends_with_5),
+        cmocka_unit_test(checks_that_can_not_run),
+        cmocka_unit_test(bench_by_operation),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
