@@ -24,8 +24,9 @@ void block(uint r, uint b)
         values[i] = value(r, 32u * b + i);
         amax = amax_of(amax, values[i]);
     }
-    uint at = r * q8_row_words(p.n);
-    o[at + p.n / 4u + b] = floatBitsToUint(q8_scale(amax, inverse));
+    uint at = r * q8_row_words(p.out_stride) + p.out_col / 4u;
+    o[r * q8_row_words(p.out_stride) + p.out_stride / 4u + p.out_col / 32u + b] =
+        floatBitsToUint(q8_scale(amax, inverse));
     for (uint i = 0u; i < 8u; i++)
         o[at + 8u * b + i] = q8_pack(vec4(values[4u * i], values[4u * i + 1u], values[4u * i + 2u],
                                           values[4u * i + 3u]),

@@ -14,11 +14,11 @@ shared float result[1024]; // head_dim at most: checked by the host
 // This head's blocks of the row.
 void store_q8(uint h, uint r)
 {
-    uint n = p.n_head * p.head_dim, at = r * q8_row_words(n), block0 = h * p.head_dim / 32u;
+    uint at = r * q8_row_words(p.out_stride), block0 = (p.out_col + h * p.head_dim) / 32u;
     for (uint b = gl_LocalInvocationID.x; b < p.head_dim / 32u; b += gl_WorkGroupSize.x) {
         float amax = 0.0, inverse;
         for (uint i = 0u; i < 32u; i++) amax = amax_of(amax, result[32u * b + i]);
-        o[at + n / 4u + block0 + b] = floatBitsToUint(q8_scale(amax, inverse));
+        o[at + p.out_stride / 4u + block0 + b] = floatBitsToUint(q8_scale(amax, inverse));
         for (uint i = 0u; i < 8u; i++) {
             uint j = 32u * b + 4u * i;
             o[at + 8u * (block0 + b) + i] =

@@ -45,11 +45,12 @@ void norm_row(uint r)
             o[o_at + i] = floatBitsToUint(value(x_at, residual_at, i));
         return;
     }
-    uint o_at = r * q8_row_words(p.n);
+    uint o_at = r * q8_row_words(p.out_stride) + p.out_col / 4u;
+    uint d_at = r * q8_row_words(p.out_stride) + p.out_stride / 4u + p.out_col / 32u;
     for (uint b = tid; b < p.n / 32u; b += w) {
         float amax = 0.0, inverse;
         for (uint i = 0u; i < 32u; i++) amax = amax_of(amax, value(x_at, residual_at, 32u * b + i));
-        o[o_at + p.n / 4u + b] = floatBitsToUint(q8_scale(amax, inverse));
+        o[d_at + b] = floatBitsToUint(q8_scale(amax, inverse));
         for (uint i = 0u; i < 8u; i++) {
             uint at = 32u * b + 4u * i;
             o[o_at + 8u * b + i] =

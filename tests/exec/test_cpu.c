@@ -13,7 +13,8 @@ static void for_each_isa(void (*test)(const op_target *))
     os_cpu_features has = os_cpu_detect();
     const char *names[] = {"plain", has.avx2 ? "avx2" : NULL, has.avx512_vnni ? "avx512" : NULL};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        op_target target = {&exec_cpu, names[i], 3, {2, 1, 3}};
+        op_target target = {
+            .kind = &exec_cpu, .isa = names[i], .n_thread_counts = 3, .thread_counts = {2, 1, 3}};
         if (names[i]) test(&target);
     }
 }
@@ -85,7 +86,7 @@ static void refuses_wrong_plans(void **state)
          "its residual"},
     };
     fixture_exec x;
-    fixture_load(&f, &exec_cpu, NULL, 1, &x);
+    fixture_load(&f, &(exec_params){.n_threads = 1}, &exec_cpu, &x);
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         *op = right;
         op->act = wrong[i].act;
@@ -109,7 +110,7 @@ static void refuses_wrong_steps(void **state)
     fixture f;
     make_product(&f);
     fixture_exec x;
-    fixture_load(&f, &exec_cpu, NULL, 2, &x);
+    fixture_load(&f, &(exec_params){.n_threads = 2}, &exec_cpu, &x);
     const plan *p = &f.set.buckets[0];
     assert_ok(exec_cpu.run(x.exec, p, 0, 1, &f.step));
     plan_step step = f.step;
@@ -175,7 +176,7 @@ static void keeps_q8_rows(void **state)
     make_product(&f);
     fixture_buf(&f, PLAN_XQ, QUANT_Q8_0, 96, 4, true);
     fixture_exec x;
-    fixture_load(&f, &exec_cpu, NULL, 1, &x);
+    fixture_load(&f, &(exec_params){.n_threads = 1}, &exec_cpu, &x);
     uint8_t out[4 * 102], *in = f.initial[PLAN_XQ];
     assert_ok(exec_cpu.write(x.exec, PLAN_XQ, 0, in, 5));
     assert_ok(exec_cpu.write(x.exec, PLAN_XQ, 5, in + 5, 200));

@@ -1,7 +1,7 @@
 // Tests of single operations on random shapes, formats and flags, the same for every executor:
 // each case is compared with the reference's run of the same op form, looked through for bytes
 // that nobody should have written, and run again with other thread counts and row by row, which
-// must not change a bit.
+// must not change a bit where the executor says so.
 #ifndef TEST_SUPPORT_OP_TESTS_H
 #define TEST_SUPPORT_OP_TESTS_H
 
@@ -10,6 +10,8 @@
 typedef struct op_target {
     const exec_kind *kind;
     const char *isa;
+    const exec_gpu *gpu;
+    bool rows_may_differ; // a row's last bits may depend on how many rows run with it
     int n_thread_counts;
     int thread_counts[4];
 } op_target;

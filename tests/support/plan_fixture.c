@@ -216,15 +216,13 @@ static pm_status source_read(void *arg, uint32_t tensor, uint64_t offset, void *
     return PM_OK;
 }
 
-void fixture_load(fixture *f, const exec_kind *kind, const char *isa, int n_threads,
-                  fixture_exec *out)
+void fixture_load(fixture *f, const exec_params *params, const exec_kind *kind, fixture_exec *out)
 {
-    exec_params params = {.n_threads = n_threads, .isa = isa};
     exec_source source = {.arg = f, .read = source_read};
     bool wanted[FIXTURE_MAX];
     for (uint32_t i = 0; i < f->n_tensors; i++) wanted[i] = !f->tensors[i].values;
     *out = (fixture_exec){.kind = kind};
-    assert_ok(kind->load(&params, f->tensors, f->n_tensors, wanted, &source, &out->weights));
+    assert_ok(kind->load(params, f->tensors, f->n_tensors, wanted, &source, &out->weights));
     assert_ok(kind->open(out->weights, &f->set, 0, 1, true, &out->exec));
 }
 

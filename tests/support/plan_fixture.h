@@ -56,8 +56,7 @@ void fixture_hide_keys(fixture *f);
 // To be called when everything was added.
 void fixture_ready(fixture *f);
 
-void fixture_load(fixture *f, const exec_kind *kind, const char *isa, int n_threads,
-                  fixture_exec *out);
+void fixture_load(fixture *f, const exec_params *params, const exec_kind *kind, fixture_exec *out);
 void fixture_unload(fixture_exec *x);
 
 // The content of all buffers, in their stored form.
