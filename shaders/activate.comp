@@ -13,7 +13,7 @@ layout(push_constant) uniform Push { push_activate p; };
 
 float value(uint r, uint i)
 {
-    float y = activation(p.fn, x[r * p.x_stride + p.x_col + i]);
+    float y = activation(p.fn, x[(r - p.x_first) * p.x_stride + p.x_col + i]);
     return p.has_up != 0u ? y * up[r * p.up_stride + p.up_col + i] : y;
 }
 
@@ -37,7 +37,8 @@ void main()
 {
     uint i = gl_GlobalInvocationID.x;
     if (i >= (p.out_q8 != 0u ? p.n / 32u : p.n)) return;
-    for (uint r = gl_WorkGroupID.y; r < step_n_rows(); r += gl_NumWorkGroups.y) {
+    uint end = min(p.first_row + p.n_rows, step_n_rows());
+    for (uint r = p.first_row + gl_WorkGroupID.y; r < end; r += gl_NumWorkGroups.y) {
         if (p.out_q8 != 0u)
             block(r, i);
         else

@@ -145,7 +145,7 @@ void write_result(uint r, uint h0)
             o[r * p.out_stride + p.out_col + (h0 + h) * HEAD_DIM + d] = total[i] / sum[h];
             continue;
         }
-        uint at = ((r * p.n_head + h0 + h) * p.n_splits + gl_WorkGroupID.x) * (HEAD_DIM + 4u);
+        uint at = (((r - p.first_row) * p.n_head + h0 + h) * p.n_splits + gl_WorkGroupID.x) * (HEAD_DIM + 4u);
         o[at + 4u + d] = total[i];
         if (d == 0u) {
             o[at] = best[h];
@@ -186,7 +186,8 @@ void main()
     uint piece_head = gl_WorkGroupID.y / groups_per_kv;
     uint cache_head = p.first_head + piece_head, slot = cache_head / p.n_head_kv;
     uint h0 = (cache_head % p.n_head_kv) * p.group + gl_WorkGroupID.y % groups_per_kv * HEADS;
-    for (uint r = gl_WorkGroupID.z; r < step_n_rows(); r += gl_NumWorkGroups.z) {
+    uint row_end = min(p.first_row + p.n_rows, step_n_rows());
+    for (uint r = p.first_row + gl_WorkGroupID.z; r < row_end; r += gl_NumWorkGroups.z) {
         if (step.rows[r].z == slot) run(r, piece_head, h0);
         barrier();
     }

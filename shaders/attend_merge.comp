@@ -30,11 +30,12 @@ void store_q8(uint h, uint r)
 void main()
 {
     uint h = gl_WorkGroupID.x;
-    for (uint r = gl_WorkGroupID.y; r < step_n_rows(); r += gl_NumWorkGroups.y) {
+    uint end = min(p.first_row + p.n_rows, step_n_rows());
+    for (uint r = p.first_row + gl_WorkGroupID.y; r < end; r += gl_NumWorkGroups.y) {
         uint n_kv = step.rows[r].w;
         uint first = p.window != 0u && n_kv > p.window ? n_kv - p.window : 0u;
         uint s0 = first / p.split, s1 = (n_kv + p.split - 1u) / p.split;
-        uint stride = p.head_dim + 4u, base = (r * p.n_head + h) * p.n_splits * stride;
+        uint stride = p.head_dim + 4u, base = ((r - p.first_row) * p.n_head + h) * p.n_splits * stride;
         float best = -1e30, sum = 0.0;
         for (uint s = s0; s < s1; s++) best = max(best, parts[base + s * stride]);
         for (uint s = s0; s < s1; s++)
@@ -48,7 +49,8 @@ void main()
             if (p.out_q8 != 0u)
                 result[i] = acc;
             else
-                o[r * p.out_stride + p.out_col + h * p.head_dim + i] = floatBitsToUint(acc);
+                o[(r - p.out_first) * p.out_stride + p.out_col + h * p.head_dim + i] =
+                    floatBitsToUint(acc);
         }
         barrier();
         if (p.out_q8 != 0u) store_q8(h, r);

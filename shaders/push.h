@@ -29,8 +29,10 @@ struct push_norm {
     float eps;
 };
 
+// Rows [first_row, first_row + n_rows) of the step; those of x count from x_first on.
 struct push_activate {
     uint n, fn, has_up, out_q8;
+    uint first_row, n_rows, x_first;
     uint x_col, x_stride;
     uint up_col, up_stride;
     uint out_col, out_stride;
@@ -54,6 +56,8 @@ struct push_attend {
     uint window, n_splits, split; // split: keys of a part, a multiple of the tile
     uint direct; // 1: attend writes the result, 0: partial results for attend_merge
     uint out_q8; // of attend_merge
+    uint out_first; // rows of attend_merge's f32 output count from it
+    uint first_row, n_rows; // the step's rows that this dispatch takes; partial results count from 0
     float scale, softcap;
 };
 

@@ -8,7 +8,7 @@
 static const exec_gpu ways[] = {
     {.selector = "0"},
     {.selector = "0", .disable = "all", .minimum_limits = true},
-    {.selector = "0", .max_alloc = 1 << 20, .max_binding = 1 << 18, .debug_barriers = true},
+    {.selector = "0", .max_alloc = 1 << 22, .max_binding = 1 << 21, .debug_barriers = true},
 };
 
 static void each_way(void (*test)(const op_target *))

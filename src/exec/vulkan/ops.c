@@ -119,6 +119,7 @@ static pm_status emit_activate(exec *e, vk_recording *r, const plan_op *op, plan
                                  .fn = a.fn,
                                  .has_up = a.up.buf >= 0,
                                  .out_q8 = is_q8(e, a.out),
+                                 .n_rows = extent.n_rows,
                                  .x_col = a.x.col,
                                  .x_stride = stride_of(e, a.x),
                                  .up_col = a.up.col,
@@ -135,6 +136,34 @@ static pm_status emit_activate(exec *e, vk_recording *r, const plan_op *op, plan
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {(items + w - 1) / w, rows_groups(e, extent.n_rows, 1), 1},
+    };
+    pm_status status = set_shader(e, &d, "activate");
+    return status == PM_OK ? vk_record(r, &d) : status;
+}
+
+// q8 blocks of f32 rows that lie in no buffer of the plan: rows [first_row, first_row + n_rows).
+static pm_status emit_blocks(exec *e, vk_recording *r, const plan_op *op, vk_range from,
+                             plan_view out, uint32_t first_row, uint32_t n_rows)
+{
+    struct push_activate push = {.n = out.n,
+                                 .fn = PLAN_FN_NONE,
+                                 .out_q8 = 1,
+                                 .first_row = first_row,
+                                 .n_rows = n_rows,
+                                 .x_first = first_row,
+                                 .x_stride = out.n,
+                                 .out_col = out.col,
+                                 .out_stride = stride_of(e, out)};
+    uint32_t w = workgroup(e->device, 64);
+    vk_dispatch d = {
+        .label = op->label,
+        .key = {.n_spec = 1, .spec = {w}},
+        .bind = {{.range = from, .reads = true},
+                 {.reads = true},
+                 {.range = range_of(e, out), .writes = true}},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {(push.n / 32 + w - 1) / w, rows_groups(e, n_rows, 1), 1},
     };
     pm_status status = set_shader(e, &d, "activate");
     return status == PM_OK ? vk_record(r, &d) : status;
@@ -167,9 +196,10 @@ static pm_status emit_add(exec *e, vk_recording *r, const plan_op *op, vk_extent
 
 // ---- attention --------------------------------------------------------------------------------
 
-static uint32_t cache_type(const plan_set *set)
+static uint32_t cache_type(const plan_set *set, int cache)
 {
-    return set->kv_type == QUANT_F32 ? 0 : set->kv_type == QUANT_F16 ? 1 : 2; // cache.glsl
+    quant_type type = set->bufs[cache].type;
+    return type == QUANT_F32 ? 0 : type == QUANT_F16 ? 1 : 2; // cache.glsl
 }
 
 // The heads (of all slots) in piece i of a cache.
@@ -185,8 +215,7 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
 {
     const plan_rope_kv *k = &op->u.rope_kv;
     const plan_set *set = e->set;
-    uint32_t constant = k->table < 0 ? set->n_tensors - set->n_model_tensors
-                                     : (uint32_t)k->table - set->n_model_tensors;
+    uint32_t constant = vk_constant_of(set, k->table);
     uint32_t angles = k->table < 0 ? 0 : set->tensors[k->table].rows * set->tensors[k->table].cols;
     uint32_t norms = angles + 2 * (uint32_t)op->layer * k->head_dim;
     struct push_rope_kv push = {.stride = set->bufs[k->q.buf].width,
@@ -204,7 +233,7 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
                                 .eps = k->norm_eps};
     vk_dispatch d = {
         .label = op->label,
-        .key = {.n_spec = 2, .spec = {workgroup(e->device, 64), cache_type(set)}},
+        .key = {.n_spec = 2, .spec = {workgroup(e->device, 64), cache_type(set, k->k_cache)}},
         .bind = {{.range = range_of(e, k->q), .reads = true, .writes = true},
                  {.range = e->constants[constant], .reads = true},
                  {.writes = true},
@@ -253,37 +282,113 @@ static attend_shape shape_of(const vk_device *d, const plan_attend *a, vk_extent
     return s;
 }
 
-static pm_status emit_merge(exec *e, vk_recording *r, const plan_op *op, struct push_attend *push,
-                            vk_extent extent)
+// Scratch of attention: partial results of some rows, then (where q8 blocks cross heads) their f32
+// rows. As many rows at a time as one binding holds.
+typedef struct attend_scratch {
+    uint64_t part_bytes, row_bytes; // of one row; row_bytes 0: no f32 rows
+    uint32_t rows;
+    uint64_t parts, total; // bytes; `parts` ends where a binding may begin
+} attend_scratch;
+
+static attend_scratch scratch_of(const vk_device *d, const plan_attend *a, attend_shape shape,
+                                 uint32_t n_rows)
+{
+    uint64_t align = d->limits.storage_align, room = vk_largest_range(d) - align;
+    attend_scratch s = {.part_bytes = 4 * (uint64_t)a->n_head * shape.n_splits * (a->head_dim + 4)};
+    if (a->head_dim % QUANT_Q8_VALUES) s.row_bytes = 4 * (uint64_t)a->n_head * a->head_dim;
+    uint64_t most = room / (s.part_bytes + s.row_bytes);
+    s.rows = most < n_rows ? (uint32_t)most : n_rows;
+    s.parts = (s.rows * s.part_bytes + align - 1) / align * align;
+    s.total = s.parts + s.rows * s.row_bytes;
+    return s;
+}
+
+uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set)
+{
+    uint64_t most = 0;
+    const plan *p = &set->buckets[0];
+    for (uint32_t i = 0; i < p->n_ops; i++) {
+        if (p->ops[i].kind != PLAN_ATTEND) continue;
+        const plan_attend *a = &p->ops[i].u.attend;
+        vk_extent few = {.n_rows = PLAN_MATVEC_ROWS, .n_kv = set->n_ctx};
+        vk_extent many = {.n_rows = set->n_batch, .n_kv = set->n_ctx};
+        uint64_t decode = scratch_of(d, a, shape_of(d, a, few), few.n_rows).total;
+        uint64_t prefill = scratch_of(d, a, shape_of(d, a, many), many.n_rows).total;
+        if (decode > most) most = decode;
+        if (prefill > most) most = prefill;
+    }
+    return most;
+}
+
+// The parts of rows [push->first_row, + n_rows) joined.
+static pm_status emit_merge(exec *e, vk_recording *r, const plan_op *op, struct push_attend push,
+                            attend_scratch s)
 {
     const plan_attend *a = &op->u.attend;
-    bool whole_blocks = a->head_dim % QUANT_Q8_VALUES == 0;
-    plan_view to = a->out;
-    if (is_q8(e, a->out) && !whole_blocks) // blocks cross heads: f32 first
-        to = (plan_view){.buf = PLAN_ATT, .col = 0, .n = a->out.n};
-    push->out_q8 = is_q8(e, to);
-    push->out_col = to.col;
-    push->out_stride = stride_of(e, to);
+    // Blocks that cross heads are made in a second pass, from f32 rows behind the parts.
+    bool two_passes = is_q8(e, a->out) && s.row_bytes > 0;
+    vk_range parts = {e->scratch.buffer, e->scratch.offset, s.parts}, to = range_of(e, a->out);
+    push.out_q8 = is_q8(e, a->out) && !two_passes;
+    if (two_passes) {
+        to = (vk_range){e->scratch.buffer, e->scratch.offset + s.parts, s.total - s.parts};
+        push.out_first = push.first_row;
+        push.out_col = 0;
+        push.out_stride = a->out.n;
+    }
     vk_dispatch d = {
         .label = op->label,
         .key = {.n_spec = 1, .spec = {workgroup(e->device, 64)}},
-        .bind = {{.range = e->scratch, .reads = true}, {.range = range_of(e, to), .writes = true}},
-        .push = push,
-        .push_bytes = sizeof *push,
-        .groups = {a->n_head, rows_groups(e, extent.n_rows, 1), 1},
+        .bind = {{.range = parts, .reads = true}, {.range = to, .writes = true}},
+        .push = &push,
+        .push_bytes = sizeof push,
+        .groups = {a->n_head, rows_groups(e, push.n_rows, 1), 1},
     };
     pm_status status = set_shader(e, &d, "attend_merge");
     if (status == PM_OK) status = vk_record(r, &d);
-    if (status != PM_OK || to.buf == a->out.buf) return status;
-    plan_activate quantize = {.x = to, .up = {.buf = PLAN_NONE}, .out = a->out};
-    return emit_activate(e, r, op, quantize, extent);
+    if (status != PM_OK || !two_passes) return status;
+    return emit_blocks(e, r, op, to, a->out, push.first_row, push.n_rows);
+}
+
+// All heads of rows [push->first_row, + n_rows): the result, or parts of it.
+static pm_status emit_heads(exec *e, vk_recording *r, const plan_op *op, struct push_attend push,
+                            attend_shape shape, vk_range to)
+{
+    const plan_attend *a = &op->u.attend;
+    vk_dispatch d = {
+        .label = op->label,
+        .key = {.n_spec = 5,
+                .spec = {shape.w, cache_type(e->set, a->k_cache), shape.tile, shape.heads,
+                         a->head_dim}},
+        .bind = {{.range = range_of(e, a->q), .reads = true},
+                 {.reads = true},
+                 {.reads = true},
+                 {.range = to, .writes = true}},
+        .push = &push,
+        .push_bytes = sizeof push,
+    };
+    pm_status status = set_shader(e, &d, "attend");
+    for (uint32_t i = 0; status == PM_OK && i < e->bufs[a->k_cache].n_pieces; i++) {
+        uint32_t n_heads;
+        heads_of_piece(e, a->k_cache, i, &push.first_head, &n_heads);
+        d.bind[1].range = e->bufs[a->k_cache].pieces[i];
+        d.bind[2].range = e->bufs[a->v_cache].pieces[i];
+        d.groups[0] = shape.n_splits;
+        d.groups[1] = n_heads * (push.group / shape.heads);
+        d.groups[2] = rows_groups(e, push.n_rows, 2);
+        status = vk_record(r, &d);
+    }
+    return status;
 }
 
 static pm_status emit_attend(exec *e, vk_recording *r, const plan_op *op, vk_extent extent)
 {
     const plan_attend *a = &op->u.attend;
-    attend_shape s = shape_of(e->device, a, extent);
-    bool direct = s.n_splits == 1 && !is_q8(e, a->out);
+    attend_shape shape = shape_of(e->device, a, extent);
+    bool direct = shape.n_splits == 1 && !is_q8(e, a->out);
+    attend_scratch s = scratch_of(e->device, a, shape, extent.n_rows);
+    if (direct) s.rows = extent.n_rows;
+    vk_range to =
+        direct ? range_of(e, a->out) : (vk_range){e->scratch.buffer, e->scratch.offset, s.parts};
     struct push_attend push = {.q_col = a->q.col,
                                .q_stride = stride_of(e, a->q),
                                .out_col = a->out.col,
@@ -294,51 +399,19 @@ static pm_status emit_attend(exec *e, vk_recording *r, const plan_op *op, vk_ext
                                .head_dim = a->head_dim,
                                .n_ctx = e->set->n_ctx,
                                .window = a->window,
-                               .n_splits = s.n_splits,
-                               .split = s.split,
+                               .n_splits = shape.n_splits,
+                               .split = shape.split,
                                .direct = direct,
                                .scale = a->scale,
                                .softcap = a->softcap};
-    vk_dispatch d = {
-        .label = op->label,
-        .key = {.n_spec = 5, .spec = {s.w, cache_type(e->set), s.tile, s.heads, a->head_dim}},
-        .bind = {{.range = range_of(e, a->q), .reads = true},
-                 {.reads = true},
-                 {.reads = true},
-                 {.range = direct ? range_of(e, a->out) : e->scratch, .writes = true}},
-        .push = &push,
-        .push_bytes = sizeof push,
-    };
-    pm_status status = set_shader(e, &d, "attend");
-    for (uint32_t i = 0; status == PM_OK && i < e->bufs[a->k_cache].n_pieces; i++) {
-        uint32_t n_heads;
-        heads_of_piece(e, a->k_cache, i, &push.first_head, &n_heads);
-        d.bind[1].range = e->bufs[a->k_cache].pieces[i];
-        d.bind[2].range = e->bufs[a->v_cache].pieces[i];
-        d.groups[0] = s.n_splits;
-        d.groups[1] = n_heads * (push.group / s.heads);
-        d.groups[2] = rows_groups(e, extent.n_rows, 2);
-        status = vk_record(r, &d);
+    pm_status status = PM_OK;
+    for (uint32_t row = 0; row < extent.n_rows && status == PM_OK; row += s.rows) {
+        push.first_row = row;
+        push.n_rows = extent.n_rows - row < s.rows ? extent.n_rows - row : s.rows;
+        status = emit_heads(e, r, op, push, shape, to);
+        if (status == PM_OK && !direct) status = emit_merge(e, r, op, push, s);
     }
-    if (status != PM_OK || direct) return status;
-    return emit_merge(e, r, op, &push, extent);
-}
-
-uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set)
-{
-    uint64_t most = 0;
-    const plan *p = &set->buckets[0];
-    for (uint32_t i = 0; i < p->n_ops; i++) {
-        if (p->ops[i].kind != PLAN_ATTEND) continue;
-        const plan_attend *a = &p->ops[i].u.attend;
-        uint64_t part = 4 * (uint64_t)a->n_head * (a->head_dim + 4);
-        vk_extent few = {.n_rows = PLAN_MATVEC_ROWS, .n_kv = set->n_ctx};
-        uint64_t decode = part * few.n_rows * shape_of(d, a, few).n_splits;
-        uint64_t prefill = part * set->n_batch;
-        if (decode > most) most = decode;
-        if (prefill > most) most = prefill;
-    }
-    return most;
+    return status;
 }
 
 // ---- pick -------------------------------------------------------------------------------------
@@ -395,9 +468,17 @@ pm_status vk_emit_op(exec *e, vk_recording *r, const plan_op *op, vk_extent exte
 
 pm_status vk_check_op(const vk_device *d, const plan_set *set, const plan_op *op)
 {
-    (void)set;
     if (op->kind == PLAN_ROPE_KV || op->kind == PLAN_ATTEND) {
         uint32_t n = op->kind == PLAN_ATTEND ? op->u.attend.head_dim : op->u.rope_kv.head_dim;
+        if (op->kind == PLAN_ATTEND) {
+            vk_extent one = {.n_rows = 1, .n_kv = set->n_ctx};
+            attend_shape shape = shape_of(d, &op->u.attend, one);
+            if (scratch_of(d, &op->u.attend, shape, 1).rows == 0)
+                return error_set(PM_ERROR_DEVICE,
+                                 "%s: a binding does not hold one row of attention's parts (try a "
+                                 "smaller --ctx)",
+                                 d->title);
+        }
         if (n > MAX_HEAD_DIM || n % 4 != 0)
             return error_set(PM_ERROR_DEVICE,
                              "%s: heads of %" PRIu32

@@ -390,14 +390,19 @@ struct exec {
     exec_weights *weights;
     vk_device *device;
     const plan_set *set;
-    vk_store *bufs;               // [n_bufs]
-    vk_arena arena;               // behind bufs, scratch and constants
-    vk_range scratch;             // partial results of attention and pick
-    vk_range *constants;          // [n_tensors - n_model_tensors] rotation tables
-    vk_buffer step;               // the plan_step, shared memory
+    vk_store *bufs;      // [n_bufs]
+    vk_arena arena;      // behind bufs, scratch and constants
+    vk_range scratch;    // partial results of attention and pick
+    vk_range *constants; // rotation tables (vk_constant_of says which); the last one, of the layers
+                         // without rotation, has no angles. Behind each lie the weights of the
+                         // per-head norms: Q and K of layer 0, of layer 1, ...
+    vk_buffer step;      // the plan_step, shared memory
     struct vk_recorded *recorded; // kept recordings
     uint32_t n_recorded;
 };
+
+// The number of a constant tensor in exec.constants; of PLAN_NONE: the last one's.
+uint32_t vk_constant_of(const plan_set *set, int tensor);
 
 // What an op is recorded for: the most rows, marked rows and keys of a step that will run it.
 typedef struct vk_extent {

@@ -158,21 +158,36 @@ static uint64_t head_norm_bytes(const plan_set *set)
 {
     const plan *p = &set->buckets[0];
     for (uint32_t i = 0; i < p->n_ops; i++)
-        if (p->ops[i].kind == PLAN_ROPE_KV && p->ops[i].u.rope_kv.q_norm.tensor >= 0)
+        if (p->ops[i].kind == PLAN_ROPE_KV &&
+            (p->ops[i].u.rope_kv.q_norm.tensor >= 0 || p->ops[i].u.rope_kv.k_norm.tensor >= 0))
             return (uint64_t)set->n_layer * 2 * set->head_dim * sizeof(float);
     return 0;
 }
 
+uint32_t vk_constant_of(const plan_set *set, int tensor)
+{
+    uint32_t n = 0, end = tensor < 0 ? set->n_tensors : (uint32_t)tensor;
+    for (uint32_t i = 0; i < end; i++) n += set->tensors[i].values != NULL;
+    return n;
+}
+
 static uint32_t n_constants(const plan_set *set)
 {
-    return set->n_tensors - set->n_model_tensors + 1; // the last has no angles
+    return vk_constant_of(set, PLAN_NONE) + 1; // the last has no angles
+}
+
+// The tensor of a constant; NULL for the last.
+static const plan_tensor *constant_tensor(const plan_set *set, uint32_t constant)
+{
+    for (uint32_t i = 0; i < set->n_tensors; i++)
+        if (set->tensors[i].values && constant-- == 0) return &set->tensors[i];
+    return NULL;
 }
 
 static uint64_t angle_bytes(const plan_set *set, uint32_t constant)
 {
-    if (constant + 1 == n_constants(set)) return 0;
-    const plan_tensor *t = &set->tensors[set->n_model_tensors + constant];
-    return t->rows * t->row_bytes;
+    const plan_tensor *t = constant_tensor(set, constant);
+    return t ? t->rows * t->row_bytes : 0;
 }
 
 static pm_status add_constants(exec *e)
@@ -216,7 +231,7 @@ static pm_status fill_constants(exec *e, uint32_t first_layer, uint32_t end_laye
 {
     pm_status status = PM_OK;
     for (uint32_t i = 0; i + 1 < n_constants(e->set) && status == PM_OK; i++) {
-        const plan_tensor *t = &e->set->tensors[e->set->n_model_tensors + i];
+        const plan_tensor *t = constant_tensor(e->set, i);
         status = vk_upload(e->device, e->constants[i].buffer, e->constants[i].offset, t->values,
                            angle_bytes(e->set, i));
     }
@@ -241,11 +256,6 @@ static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
     size_t first_constant = e->arena.n_items;
     if (status == PM_OK) status = add_constants(e);
     uint64_t scratch = vk_scratch_bytes(e->device, set);
-    if (status == PM_OK && scratch > vk_largest_range(e->device))
-        status = error_set(PM_ERROR_DEVICE,
-                           "%s: attention's partial results do not fit a binding (try a smaller "
-                           "--batch or --ctx)",
-                           e->device->title);
     if (status != PM_OK) return status;
     size_t scratch_item = vk_arena_add(&e->arena, scratch ? scratch : 16);
     status = vk_arena_make(e->device, &e->arena, "a session's buffers");
@@ -275,7 +285,7 @@ static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t firs
     e->device = d;
     e->set = set;
     e->bufs = calloc(set->n_bufs, sizeof *e->bufs);
-    e->constants = calloc(set->n_tensors - set->n_model_tensors + (size_t)1, sizeof *e->constants);
+    e->constants = calloc(n_constants(set), sizeof *e->constants);
     e->recorded = calloc(MAX_RECORDED, sizeof *e->recorded);
     if (!e->bufs || !e->constants || !e->recorded) status = error_memory("a session", set->n_bufs);
     if (status == PM_OK) status = make_memory(e, first_layer, end_layer);
