@@ -13,6 +13,7 @@ float safe_exp(float x)
 // (e^2x - 1) / (e^2x + 1); for small x, where that would cancel, its series
 float tanh_by_exp(float x)
 {
+    if ((floatBitsToUint(x) & 0x7fffffffu) > 0x7f800000u) return x; // NaN stays
     if (abs(x) < 0.05) {
         float x2 = x * x;
         return x * (1.0 + x2 * (-1.0 / 3.0 + x2 * (2.0 / 15.0)));

@@ -8,6 +8,38 @@
 #define uint uint32_t
 #endif
 
+// A product of up to 3 weights with rows of x (matvec.comp, matmat.comp). Strides count words.
+struct push_linear {
+    uint cols;
+    uint quant_stride, scale_stride; // of a weight row: 16 bytes, words
+    uint rows[3];                    // of each weight; 0: absent
+    uint quants[3], scales[3];       // where they begin in the weights' range: 16 bytes, words
+    uint bias[3], norm;              // in the vectors' range; PUSH_NONE: absent
+    uint out_col[3], out_stride, out_scales; // out_scales: of a q8 row, from the row's begin
+    uint x_col, x_stride, x_scales;          // in words; x_scales: of a q8 row, from x_col on
+    uint residual_col, residual_stride;
+    uint flags; // PUSH_...
+    uint first; // row of the step (or marked row) of the first row of out
+    uint n;     // rows of out
+    float eps, softcap;
+};
+#define PUSH_NONE     0xffffffffu
+#define PUSH_FN       3u  // plan_fn
+#define PUSH_GATED    4u  // fn(first weight) * second
+#define PUSH_MARKED   8u  // the step's marked rows
+#define PUSH_RESIDUAL 16u // + what binding 3 holds
+#define PUSH_IN_PLACE 32u // + what out held
+
+// Rows [first_row, first_row + n_rows) of a table.
+struct push_embed {
+    uint cols;
+    uint quants, scales, quant_stride, scale_stride;
+    uint first_row, n_rows;
+    uint out_col, out_stride;
+    uint by_position, add;
+    float scale;
+};
+
 // out = a + b for n columns from ..._col on; ..._stride values lie between rows.
 struct push_add {
     uint n;

@@ -1,11 +1,11 @@
 // 8-bit rows: activations of act=q8, and the q8_0 cache. On the device a row of n values is n/4
-// words of quants, then n/32 scales as f32 (values that a half holds exactly).
+// words of quants, then n/32 scales as f32 (values that a half holds exactly), padded to 16 bytes.
 #ifndef PUMICE_Q8_GLSL
 #define PUMICE_Q8_GLSL
 
 uint q8_row_words(uint n)
 {
-    return n / 4u + n / 32u;
+    return n / 4u + ((n / 32u + 3u) & ~3u);
 }
 
 // By bits: a compiler may assume that there is no NaN.

@@ -41,10 +41,8 @@ static void small_batches(void **state)
 static void quantized_cache(void **state)
 {
     (void)state;
-    run((golden_mode){.name = "vulkan, q8_0 cache",
-                      .act = PLAN_ACT_Q8,
-                      .kv_type = QUANT_Q8_0,
-                      .n_batch = 33});
+    run((golden_mode){
+        .name = "vulkan, q8_0 cache", .act = PLAN_ACT_Q8, .kv_type = QUANT_Q8_0, .n_batch = 33});
 }
 
 int main(void)

@@ -87,19 +87,19 @@ static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
     const vk_shader *shader = key->shader;
     if (atomic_fetch_add(&d->n_pipelines_made, 1) + 1 == d->options.fail_pipeline)
         return kernel_failed(d, shader, VK_ERROR_UNKNOWN);
+    uint32_t *words;
+    size_t bytes;
+    pm_status status = vk_specialize(key, &words, &bytes);
+    if (status != PM_OK) return status;
     VkShaderModuleCreateInfo code = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-        .codeSize = shader->bytes,
-        .pCode = shader->code,
+        .codeSize = bytes,
+        .pCode = words,
     };
     VkShaderModule module = VK_NULL_HANDLE;
     VkResult result = vkCreateShaderModule(d->device, &code, NULL, &module);
+    free(words);
     if (result != VK_SUCCESS) return kernel_failed(d, shader, result);
-    VkSpecializationMapEntry map[VK_MAX_SPEC];
-    for (uint32_t i = 0; i < key->n_spec; i++)
-        map[i] =
-            (VkSpecializationMapEntry){i, i * (uint32_t)sizeof key->spec[0], sizeof key->spec[0]};
-    VkSpecializationInfo spec = {key->n_spec, map, key->n_spec * sizeof key->spec[0], key->spec};
     // Kernels count on the size of subgroups that they were specialized for.
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
@@ -119,7 +119,6 @@ static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
                 .stage = VK_SHADER_STAGE_COMPUTE_BIT,
                 .module = module,
                 .pName = "main",
-                .pSpecializationInfo = &spec,
             },
         .layout = d->pipeline_layout,
     };

@@ -6,6 +6,7 @@
 //   device.c    opening and closing, submissions, faults
 //   memory.c    memory types (pure), room, buffers
 //   transfer.c  upload, download, clear
+//   specialize.c  shader code for one set of constants
 //   pipeline.c  shaders that CMake embedded, pipelines, the cache file
 //   arena.c     many ranges in few allocations
 //   record.c    dispatches into command buffers: descriptors, derived barriers, timestamps
@@ -260,6 +261,10 @@ typedef struct vk_pipeline_key {
     uint32_t spec[VK_MAX_SPEC]; // by convention spec[0] is the workgroup's size
 } vk_pipeline_key;
 
+// The shader's code with the key's values as plain constants; release with free. Not left to the
+// driver: SwiftShader folds none, and needs minutes and gigabytes for what takes half a second.
+pm_status vk_specialize(const vk_pipeline_key *key, uint32_t **code, size_t *bytes);
+
 // The pipeline, made on first use and kept by the device. Thread-safe. PM_ERROR_DEVICE names the
 // kernel.
 pm_status vk_pipeline_get(vk_device *d, const vk_pipeline_key *key, VkPipeline *out);
@@ -344,8 +349,6 @@ typedef struct vk_piece {
     vk_range range;
     uint32_t row, rows;      // of the tensor
     uint32_t quants, scales; // planes, see shaders/quant.glsl
-    uint32_t bias, norm;     // f32 vectors beside the planes: the bias of row `row`, the norm-in
-                             // weight of the op; UINT32_MAX: none
 } vk_piece;
 
 struct exec_weights {
@@ -365,7 +368,8 @@ void vk_weights_unload(exec_weights *w);
 // the number of all is returned.
 uint32_t vk_weight_pieces(const exec_weights *w, plan_weight weight, vk_piece *pieces,
                           uint32_t max);
-// A vector tensor as f32; the range begins with its element 0.
+// A vector tensor as f32; the range begins with its element 0. All vectors lie in one arena, in the
+// model's order: those of an op can be bound as one range.
 vk_range vk_weight_vector(const exec_weights *w, int tensor);
 
 // ---- executor state ---------------------------------------------------------------------------
@@ -379,11 +383,11 @@ typedef struct vk_store {
 } vk_store;
 
 // Rows of q8 (activations and the q8_0 cache) have a layout of their own on the device, of whole
-// words: n/4 words of quants, then n/32 scales as f32 (shaders/q8.glsl). exec.read and exec.write
-// speak of Q8_0 blocks, as the plan does.
+// words: n/4 words of quants, then n/32 scales as f32, padded to 16 bytes (shaders/q8.glsl).
+// exec.read and exec.write speak of Q8_0 blocks, as the plan does.
 static inline uint32_t vk_q8_row_words(uint32_t n)
 {
-    return n / 4 + n / QUANT_Q8_VALUES;
+    return n / 4 + (n / QUANT_Q8_VALUES + 3) / 4 * 4;
 }
 
 struct exec {
@@ -418,6 +422,5 @@ pm_status vk_emit_op(exec *e, vk_recording *r, const plan_op *op, vk_extent exte
 uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set);
 // Refuses what can't be run (formats, shapes) before anything is allocated.
 pm_status vk_check_op(const vk_device *d, const plan_set *set, const plan_op *op);
-pm_status vk_check_linear(const vk_device *d, const plan_op *op); // of linear.c's operations
 
 #endif

@@ -1,0 +1,120 @@
+// What the products share (matvec.comp, matmat.comp): bindings, loads of x, what follows a product.
+#ifndef PUMICE_LINEAR_GLSL
+#define PUMICE_LINEAR_GLSL
+
+#include "activation.glsl"
+#include "q8.glsl"
+#include "quant.glsl"
+
+layout(constant_id = 5) const bool X_VEC4 = true; // rows of x begin at 16 bytes, no ragged end
+layout(constant_id = 6) const bool X_Q8 = false;  // x is q8, decoded to floats (always with DOT)
+layout(constant_id = 7) const bool OUT_Q8 = false;
+
+layout(set = 0, binding = 1, std430) readonly buffer X4 { vec4 x4[]; };
+layout(set = 0, binding = 1, std430) readonly buffer X1 { float x1[]; };
+layout(set = 0, binding = 1, std430) readonly buffer XQuants { uvec4 xq[]; };
+layout(set = 0, binding = 2, std430) buffer Out { float o[]; };
+layout(set = 0, binding = 2, std430) buffer OutWords { uint o_words[]; };
+layout(set = 0, binding = 3, std430) readonly buffer Vectors { float vectors[]; }; // or residual
+layout(push_constant) uniform Push { push_linear p; };
+
+#ifdef DOT
+#if defined(FORMAT_Q8_0) || defined(FORMAT_IQ4_NL) || defined(FORMAT_IQ4_XS)
+#define NO_MIN
+#endif
+// OpSDotKHR with operand PackedVectorFormat4x8Bit (0)
+spirv_instruction(extensions = ["SPV_KHR_integer_dot_product"], capabilities = [6019, 6018],
+                  id = 4450) int dot_4x8(uint a, uint b, spirv_literal int format);
+
+int dot16(uvec4 a, uvec4 b)
+{
+    return dot_4x8(a.x, b.x, 0) + dot_4x8(a.y, b.y, 0) + dot_4x8(a.z, b.z, 0) +
+           dot_4x8(a.w, b.w, 0);
+}
+#endif
+
+// Rows of out that this step has (of those that the dispatch is for).
+uint n_out_rows()
+{
+    uint n = (p.flags & PUSH_MARKED) != 0u ? step_n_logits() : step_n_rows();
+    return n > p.first ? min(n - p.first, p.n) : 0u;
+}
+
+// Where x of row i of out begins, in words.
+uint x_start(uint i)
+{
+    uint row = (p.flags & PUSH_MARKED) != 0u ? step_logit_row(p.first + i) : p.first + i;
+    return row * p.x_stride + p.x_col;
+}
+
+uvec4 load_x_quants(uint at, uint u)
+{
+    return xq[(at >> 2) + u];
+}
+
+float load_x_scale(uint at, uint u)
+{
+    return x1[at + p.x_scales + (u >> 1)];
+}
+
+// 16 values of x from column 16 u on; beyond the end: 0
+void load_x(uint at, uint u, out vec4 x[4])
+{
+    if (X_Q8) {
+        uvec4 q = load_x_quants(at, u);
+        float scale = load_x_scale(at, u);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) x[k] = q8_unpack(q[k]) * scale;
+    } else if (X_VEC4) {
+        [[unroll]] for (uint k = 0u; k < 4u; k++) x[k] = x4[(at >> 2) + 4u * u + k];
+    } else {
+        [[unroll]] for (uint k = 0u; k < 16u; k++) {
+            uint col = 16u * u + k;
+            x[k >> 2][k & 3u] = col < p.cols ? x1[at + col] : 0.0;
+        }
+    }
+}
+
+void load_norm(uint u, out vec4 norm[4])
+{
+    [[unroll]] for (uint k = 0u; k < 16u; k++) {
+        uint col = 16u * u + k;
+        norm[k >> 2][k & 3u] = X_VEC4 || col < p.cols ? vectors[p.norm + col] : 0.0;
+    }
+}
+
+// Row `row` of weight `part`; beyond the end its last row, whose product nobody stores.
+row_at weight_row(uint part, uint row)
+{
+    row = min(row, p.rows[part] - 1u);
+    return row_at(p.quants[part] + row * p.quant_stride, p.scales[part] + row * p.scale_stride);
+}
+
+// y, a product of row `row` of weight `part`, to the value of row i of out; up: gated.
+float finish_value(uint part, uint row, uint i, float y, float up)
+{
+    if (p.bias[part] != PUSH_NONE) y += vectors[p.bias[part] + row];
+    y = activation(p.flags & PUSH_FN, y);
+    if ((p.flags & PUSH_GATED) != 0u) {
+        if (p.bias[1] != PUSH_NONE) up += vectors[p.bias[1] + row];
+        y *= up;
+    }
+    if (p.softcap > 0.0) y = p.softcap * tanh_by_exp(y / p.softcap);
+    uint at = i * p.residual_stride + p.residual_col + row;
+    if ((p.flags & PUSH_RESIDUAL) != 0u) y += vectors[at];
+    if ((p.flags & PUSH_IN_PLACE) != 0u) y += o[at];
+    return y;
+}
+
+// 32 values of row i of out, from row `row` of the first weight on
+void write_block(uint i, uint row, vec4 v[8])
+{
+    uint at = i * p.out_stride, col = p.out_col[0] + row;
+    float amax = 0.0, inverse;
+    [[unroll]] for (uint k = 0u; k < 8u; k++) {
+        [[unroll]] for (uint c = 0u; c < 4u; c++) amax = amax_of(amax, v[k][c]);
+    }
+    o_words[at + p.out_scales + col / 32u] = floatBitsToUint(q8_scale(amax, inverse));
+    [[unroll]] for (uint k = 0u; k < 8u; k++) o_words[at + col / 4u + k] = q8_pack(v[k], inverse);
+}
+
+#endif
