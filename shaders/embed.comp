@@ -29,9 +29,10 @@ void main()
 #endif
             uint col = 16u * (UNITS * b + h), at = r * p.out_stride + p.out_col + col;
             [[unroll]] for (uint k = 0u; k < 16u; k++) {
-                if (col + k >= p.cols) continue;
-                float y = (dm.x * v[k >> 2][k & 3u] + dm.y) * p.scale;
-                o[at + k] = p.add != 0u ? o[at + k] + y : y;
+                if (col + k < p.cols) {
+                    float y = (dm.x * v[k >> 2][k & 3u] + dm.y) * p.scale;
+                    o[at + k] = mix(y, o[at + k] + y, p.add != 0u);
+                }
             }
         }
     }

@@ -69,7 +69,7 @@ void load_x(uint at, uint u, out vec4 x[4])
     } else {
         [[unroll]] for (uint k = 0u; k < 16u; k++) {
             uint col = 16u * u + k;
-            x[k >> 2][k & 3u] = col < p.cols ? x1[at + col] : 0.0;
+            x[k >> 2][k & 3u] = mix(0.0, x1[at + min(col, p.cols - 1u)], col < p.cols);
         }
     }
 }
@@ -78,7 +78,7 @@ void load_norm(uint u, out vec4 norm[4])
 {
     [[unroll]] for (uint k = 0u; k < 16u; k++) {
         uint col = 16u * u + k;
-        norm[k >> 2][k & 3u] = X_VEC4 || col < p.cols ? vectors[p.norm + col] : 0.0;
+        norm[k >> 2][k & 3u] = vectors[p.norm + min(col, p.cols - 1u)]; // beyond: x is 0
     }
 }
 
@@ -103,18 +103,6 @@ float finish_value(uint part, uint row, uint i, float y, float up)
     if ((p.flags & PUSH_RESIDUAL) != 0u) y += vectors[at];
     if ((p.flags & PUSH_IN_PLACE) != 0u) y += o[at];
     return y;
-}
-
-// 32 values of row i of out, from row `row` of the first weight on
-void write_block(uint i, uint row, vec4 v[8])
-{
-    uint at = i * p.out_stride, col = p.out_col[0] + row;
-    float amax = 0.0, inverse;
-    [[unroll]] for (uint k = 0u; k < 8u; k++) {
-        [[unroll]] for (uint c = 0u; c < 4u; c++) amax = amax_of(amax, v[k][c]);
-    }
-    o_words[at + p.out_scales + col / 32u] = floatBitsToUint(q8_scale(amax, inverse));
-    [[unroll]] for (uint k = 0u; k < 8u; k++) o_words[at + col / 4u + k] = q8_pack(v[k], inverse);
 }
 
 #endif

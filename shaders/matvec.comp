@@ -141,7 +141,7 @@ float sum_at(uint k)
 {
 #ifdef SUBGROUP
     float s = 0.0; // no indexing of registers by a variable
-    [[unroll]] for (uint j = 0u; j < (R + 1u) * N; j++) s = j == k ? acc[j] : s;
+    [[unroll]] for (uint j = 0u; j < (R + 1u) * N; j++) s = mix(s, acc[j], j == k);
     return s;
 #else
     return sums[TEAM * (R + 1u) * N + k];
@@ -175,12 +175,16 @@ void write_blocks(uint row, uint tile_rows, uint first, uint n_rows)
     for (uint i = gl_LocalInvocationIndex; i < n_blocks * N; i += WORKGROUP) {
         uint n = i / n_blocks, b = i % n_blocks;
         if (first + n >= n_rows) continue;
-        vec4 v[8];
-        uint at = n * TILE + 32u * b;
-        [[unroll]] for (uint k = 0u; k < 8u; k++)
-            v[k] = vec4(tile[at + 4u * k], tile[at + 4u * k + 1u], tile[at + 4u * k + 2u],
-                        tile[at + 4u * k + 3u]);
-        write_block(first + n, row + 32u * b, v);
+        uint from = n * TILE + 32u * b, to = (first + n) * p.out_stride;
+        uint col = p.out_col[0] + row + 32u * b;
+        float amax = 0.0, inverse;
+        for (uint k = 0u; k < 32u; k++) amax = amax_of(amax, tile[from + k]);
+        o_words[to + p.out_scales + col / 32u] = floatBitsToUint(q8_scale(amax, inverse));
+        for (uint k = 0u; k < 32u; k += 4u)
+            o_words[to + (col + k) / 4u] =
+                q8_pack(vec4(tile[from + k], tile[from + k + 1u], tile[from + k + 2u],
+                             tile[from + k + 3u]),
+                        inverse);
     }
     barrier();
 }
@@ -206,7 +210,7 @@ void main()
             uint row = begin + pass + TEAM * n_out;
             row_at at[R];
             [[unroll]] for (uint r = 0u; r < R; r++)
-                at[r] = r < n_out ? weight_row(part, row + r) : weight_row(1u, row + r - n_out);
+                at[r] = weight_row(r < n_out ? part : 1u, r < n_out ? row + r : row + r - n_out);
             add_products(at, x_at);
             reduce();
             finish(part, row, n_out, pass + TEAM * n_out, first, n_rows);

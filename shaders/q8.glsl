@@ -28,22 +28,32 @@ uint half_bits(float x)
     return sign | ((bits >> 13) - 0x1c000u);
 }
 
+// Halves to floats by integers: subnormal ones must survive where subnormal floats are flushed.
+// Without a branch: it is inlined everywhere, and SwiftShader's compiler drowns in branches.
+vec4 half_values(uvec4 h)
+{
+    uvec4 a = h & 0x7fffu;
+    uvec4 normal = (a << 13) + 0x38000000u; // exponent bias 15 to 127
+    uvec4 special = mix(uvec4(0), uvec4(0x38000000u), greaterThanEqual(a, uvec4(0x7c00u)));
+    uvec4 small = floatBitsToUint(vec4(ivec4(a)) * 5.9604644775390625e-8); // 2^-24
+    return uintBitsToFloat(mix(normal + special, small, lessThan(a, uvec4(0x400u))) |
+                           (h & 0x8000u) << 16);
+}
+
 float half_value(uint h)
 {
-    uint exponent = (h >> 10) & 0x1fu, mantissa = h & 0x3ffu;
-    float magnitude = exponent == 0u
-                          ? float(mantissa) * 5.9604644775390625e-8
-                          : uintBitsToFloat(((exponent == 31u ? 255u : exponent + 112u) << 23) |
-                                            (mantissa << 13));
-    return (h & 0x8000u) != 0u ? -magnitude : magnitude;
+    uint a = h & 0x7fffu;
+    uint normal = (a << 13) + 0x38000000u, special = mix(0u, 0x38000000u, a >= 0x7c00u);
+    uint small = floatBitsToUint(float(int(a)) * 5.9604644775390625e-8);
+    return uintBitsToFloat(mix(normal + special, small, a < 0x400u) | (h & 0x8000u) << 16);
 }
 
 // Half away from zero.
 int round_away(float x)
 {
     float a = abs(x), t = floor(a);
-    if (a - t >= 0.5) t += 1.0;
-    return int(x < 0.0 ? -t : t);
+    t += float(a - t >= 0.5);
+    return int(mix(t, -t, x < 0.0));
 }
 
 // The scale of 32 values with this largest magnitude, and the factor that makes quants of them.
@@ -67,12 +77,10 @@ uint q8_pack(vec4 v, float inverse)
     return uint(q.x) | uint(q.y) << 8 | uint(q.z) << 16 | uint(q.w) << 24;
 }
 
-// max that a NaN wins.
+// The larger magnitude; infinity and then NaN win: bits of magnitudes are ordered as they are.
 float amax_of(float amax, float x)
 {
-    float a = abs(x);
-    if (!is_finite(a) || !is_finite(amax)) return is_finite(amax) ? a : amax;
-    return max(amax, a);
+    return uintBitsToFloat(max(floatBitsToUint(amax), floatBitsToUint(x) & 0x7fffffffu));
 }
 
 // Four quants of a word as floats.

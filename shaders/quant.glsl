@@ -41,7 +41,7 @@ layout(set = 0, binding = 0, std430) readonly buffer Weights { uint w1[]; };
 float half_at(uint at, uint i)
 {
     uint word = w1[at + (i >> 1)];
-    return half_value((i & 1u) == 0u ? word & 0xffffu : word >> 16);
+    return half_value(word >> (16u * (i & 1u)) & 0xffffu);
 }
 
 uint byte_of(uint word, uint i)
@@ -89,8 +89,7 @@ void unit_values(raw w, out vec4 v[4])
     [[unroll]] for (uint k = 0u; k < 4u; k++) {
         uint a = w.q[k >> 1][2u * (k & 1u)], c = w.q[k >> 1][2u * (k & 1u) + 1u];
 #if defined(FORMAT_F16)
-        v[k] = vec4(half_value(a & 0xffffu), half_value(a >> 16), half_value(c & 0xffffu),
-                    half_value(c >> 16));
+        v[k] = half_values(uvec4(a & 0xffffu, a >> 16, c & 0xffffu, c >> 16));
 #else
         v[k] = uintBitsToFloat(uvec4(a << 16, a & 0xffff0000u, c << 16, c & 0xffff0000u));
 #endif
@@ -105,15 +104,9 @@ void unit_values(raw w, out vec4 v[4])
 vec4 k_scale_min(uvec4 word, uint s)
 {
     float d = half_value(word.x & 0xffffu), dmin = half_value(word.x >> 16);
-    uint i = s & 3u, scale, low;
-    if (s < 4u) {
-        scale = byte_of(word.y, i) & 63u;
-        low = byte_of(word.z, i) & 63u;
-    } else {
-        uint rest = byte_of(word.w, i);
-        scale = (rest & 15u) | byte_of(word.y, i) >> 6 << 4;
-        low = rest >> 4 | byte_of(word.z, i) >> 6 << 4;
-    }
+    uint i = s & 3u, y = byte_of(word.y, i), z = byte_of(word.z, i), rest = byte_of(word.w, i);
+    uint scale = mix((rest & 15u) | y >> 6 << 4, y & 63u, s < 4u);
+    uint low = mix(rest >> 4 | z >> 6 << 4, z & 63u, s < 4u);
     return vec4(d * float(int(scale)), -dmin * float(int(low)), 0, 0);
 }
 #endif
@@ -200,9 +193,9 @@ uint iq4_levels(uint four)
     [[unroll]] for (uint i = 0u; i < 4u; i++) {
         uint at = four >> (8u * i);
         // -127 -104 -83 -65 | -49 -35 -22 -10 | 1 13 25 38 | 53 69 89 113
-        uint low = (at & 4u) == 0u ? 0xbfad9881u : 0xf6eaddcfu;
-        uint up = (at & 4u) == 0u ? 0x26190d01u : 0x71594535u;
-        packed |= byte_of((at & 8u) == 0u ? low : up, at & 3u) << (8u * i);
+        uint low = mix(0xf6eaddcfu, 0xbfad9881u, (at & 4u) == 0u);
+        uint up = mix(0x71594535u, 0x26190d01u, (at & 4u) == 0u);
+        packed |= byte_of(mix(up, low, (at & 8u) == 0u), at & 3u) << (8u * i);
     }
     return packed;
 }
@@ -236,7 +229,7 @@ uvec4 unit_quants(raw w, uint h)
 
 vec2 unit_scale(raw w, uint h)
 {
-    return h == 0u ? w.dm.xy : w.dm.zw;
+    return mix(w.dm.zw, w.dm.xy, bvec2(h == 0u));
 }
 
 // Unsigned bytes as floats. Signed ones are moved up by 128, which the caller takes off through m.
