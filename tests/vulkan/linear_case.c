@@ -2,8 +2,6 @@
 
 #include <math.h>
 
-extern const exec_kind exec_vulkan;
-
 enum { N_BUFS = PLAN_KV, MAX_TENSORS = 8, GAP = 4 };
 
 // The op's world: tensors, buffers, a plan of one op.
