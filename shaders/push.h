@@ -86,10 +86,11 @@ struct push_attend {
     uint n_head, n_head_kv, group, head_dim, n_ctx; // group: n_head / n_head_kv
     uint first_head;                                // of the bound pieces
     uint window, n_splits, split;                   // split: keys of a part, a multiple of the tile
-    uint direct; // 1: attend writes the result, 0: partial results for attend_merge
-    uint out_q8; // of attend_merge
+    uint direct;    // 1: attend writes the result, 0: partial results for attend_merge
+    uint out_q8;    // of attend_merge
     uint out_first; // rows of attend_merge's f32 output count from it
-    uint first_row, n_rows; // the step's rows that this dispatch takes; partial results count from 0
+    uint first_row,
+        n_rows; // the step's rows that this dispatch takes; partial results count from 0
     float scale, softcap;
 };
 

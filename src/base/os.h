@@ -58,9 +58,9 @@ char *os_expand_home(const char *path);
 
 // ---- time, memory, processors -----------------------------------------------------------------
 
-double os_seconds(void);           // monotonic clock
-double os_wall_seconds(void);      // since 1970-01-01 UTC
-double os_local_seconds(void);     // the same of what clocks on the wall show here
+double os_seconds(void);       // monotonic clock
+double os_wall_seconds(void);  // since 1970-01-01 UTC
+double os_local_seconds(void); // the same of what clocks on the wall show here
 void os_sleep(double seconds);
 uint64_t os_random_seed(void);     // from the system's entropy
 uint64_t os_peak_rss(void);        // bytes; 0 where unknown
