@@ -100,7 +100,7 @@ static void thread_body(void *arg)
     *(int *)arg = 42;
 }
 
-static void threads_and_counts(void **state)
+static void r60_default_threads(void **state)
 {
     (void)state;
     int value = 0;
@@ -121,7 +121,7 @@ int main(void)
         cmocka_unit_test(buffers_grow),
         cmocka_unit_test(writer_leaves_nothing_behind),
         cmocka_unit_test(a_shrinking_file_is_noticed),
-        cmocka_unit_test(threads_and_counts),
+        cmocka_unit_test(r60_default_threads),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

@@ -123,7 +123,7 @@ static void r29_huge_claims(void **state)
     }
 }
 
-static void values(void **state)
+static void r30_values_are_named(void **state)
 {
     (void)state;
     buf b = {0};
@@ -166,7 +166,7 @@ static buf one_tensor(const char *name, uint32_t type, uint64_t cols, uint64_t r
     return b;
 }
 
-static void tensors(void **state)
+static void r30_tensors_are_named(void **state)
 {
     (void)state;
     buf b = one_tensor("w", 0, 8, 4, 0, 128);
@@ -343,8 +343,8 @@ int main(void)
         cmocka_unit_test(other_things_under_a_models_name),
         cmocka_unit_test(paths),
         cmocka_unit_test(r29_huge_claims),
-        cmocka_unit_test(values),
-        cmocka_unit_test(tensors),
+        cmocka_unit_test(r30_values_are_named),
+        cmocka_unit_test(r30_tensors_are_named),
         cmocka_unit_test(r32_tensor_types),
         cmocka_unit_test(r35_a_cut_file_is_told_apart),
         cmocka_unit_test(r29_every_truncation),
