@@ -74,6 +74,15 @@ void load_x(uint at, uint u, out vec4 x[4])
     }
 }
 
+// The value of one column, of q8 without its scale; beyond the end: 0
+float load_x_value(uint at, uint col)
+{
+    uint c = min(col, p.cols - 1u);
+    if (!X_Q8) return mix(0.0, x1[at + c], col < p.cols);
+    uint word = floatBitsToUint(x1[at + (c >> 2)]);
+    return float(int(word << (24u - 8u * (c & 3u))) >> 24);
+}
+
 void load_norm(uint u, out vec4 norm[4])
 {
     [[unroll]] for (uint k = 0u; k < 16u; k++) {
@@ -87,6 +96,27 @@ row_at weight_row(uint part, uint row)
 {
     row = min(row, p.rows[part] - 1u);
     return row_at(p.quants[part] + row * p.quant_stride, p.scales[part] + row * p.scale_stride);
+}
+
+// Tiles of `rows` rows that the weights make; gated: of the first alone.
+uint tiles_of(uint part, uint rows)
+{
+    return (p.rows[part] + rows - 1u) / rows;
+}
+
+uint n_tiles(uint rows)
+{
+    if ((p.flags & PUSH_GATED) != 0u) return tiles_of(0u, rows);
+    return tiles_of(0u, rows) + tiles_of(1u, rows) + tiles_of(2u, rows);
+}
+
+// The weight that tile t lies in, and the tile's first row there.
+uint part_of_tile(uint t, uint rows, out uint begin)
+{
+    uint part = 0u, n0 = tiles_of(0u, rows), n1 = tiles_of(1u, rows);
+    if ((p.flags & PUSH_GATED) == 0u) part = uint(t >= n0) + uint(t >= n0 + n1);
+    begin = (t - (part == 0u ? 0u : part == 1u ? n0 : n0 + n1)) * rows;
+    return part;
 }
 
 // y, a product of row `row` of weight `part`, to the value of row i of out; up: gated.

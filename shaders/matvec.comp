@@ -41,6 +41,8 @@ shared float sums[WORKGROUP / LANES * (R + 1) * N];
 const uint TILE = R * WORKGROUP / 8u > 32u ? R * WORKGROUP / 8u : 32u;
 shared float tile[OUT_Q8 ? TILE * N : 1];
 
+#include "blocks.glsl"
+
 float acc[(R + 1) * N]; // partial sums [R][N] of a lane, then of x^2: [N]
 
 void add_products(row_at at[R], uint x_at[N])
@@ -167,28 +169,6 @@ void finish(uint part, uint row, uint n_out, uint tile_row, uint first, uint n_r
     }
 }
 
-// The tile's rows [0, tile_rows) as blocks: row `row` of the weight is its first.
-void write_blocks(uint row, uint tile_rows, uint first, uint n_rows)
-{
-    barrier();
-    uint n_blocks = min(tile_rows, p.rows[0] - row) / 32u;
-    for (uint i = gl_LocalInvocationIndex; i < n_blocks * N; i += WORKGROUP) {
-        uint n = i / n_blocks, b = i % n_blocks;
-        if (first + n >= n_rows) continue;
-        uint from = n * TILE + 32u * b, to = (first + n) * p.out_stride;
-        uint col = p.out_col[0] + row + 32u * b;
-        float amax = 0.0, inverse;
-        for (uint k = 0u; k < 32u; k++) amax = amax_of(amax, tile[from + k]);
-        o_words[to + p.out_scales + col / 32u] = floatBitsToUint(q8_scale(amax, inverse));
-        for (uint k = 0u; k < 32u; k += 4u)
-            o_words[to + (col + k) / 4u] =
-                q8_pack(vec4(tile[from + k], tile[from + k + 1u], tile[from + k + 2u],
-                             tile[from + k + 3u]),
-                        inverse);
-    }
-    barrier();
-}
-
 void main()
 {
     uint first = gl_WorkGroupID.y * N, n_rows = n_out_rows();
@@ -200,12 +180,8 @@ void main()
     uint n_out = gated ? R / 2u : R;     // rows of a team
     uint pass_rows = n_out * N_TEAMS;    // of a workgroup
     uint tile_rows = OUT_Q8 ? max(pass_rows, 32u) : pass_rows;
-    uint tiles0 = (p.rows[0] + tile_rows - 1u) / tile_rows;
-    uint tiles1 = gated ? 0u : (p.rows[1] + tile_rows - 1u) / tile_rows;
-    uint tiles2 = gated ? 0u : (p.rows[2] + tile_rows - 1u) / tile_rows;
-    for (uint t = gl_WorkGroupID.x; t < tiles0 + tiles1 + tiles2; t += gl_NumWorkGroups.x) {
-        uint part = t < tiles0 ? 0u : t < tiles0 + tiles1 ? 1u : 2u;
-        uint begin = (part == 0u ? t : part == 1u ? t - tiles0 : t - tiles0 - tiles1) * tile_rows;
+    for (uint t = gl_WorkGroupID.x; t < n_tiles(tile_rows); t += gl_NumWorkGroups.x) {
+        uint begin, part = part_of_tile(t, tile_rows, begin);
         for (uint pass = 0u; pass < tile_rows; pass += pass_rows) {
             uint row = begin + pass + TEAM * n_out;
             row_at at[R];
@@ -215,6 +191,6 @@ void main()
             reduce();
             finish(part, row, n_out, pass + TEAM * n_out, first, n_rows);
         }
-        if (OUT_Q8) write_blocks(begin, tile_rows, first, n_rows);
+        if (OUT_Q8) write_blocks(begin, tile_rows, first, n_rows, N);
     }
 }

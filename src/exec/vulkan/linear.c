@@ -62,8 +62,9 @@ static const vk_shader *shader_for(const vk_device *d, const char *kernel, quant
                                    bool dot)
 {
     char name[64];
+    bool variants = strcmp(kernel, "matrow") != 0;
     snprintf(name, sizeof name, "%s_%s%s%s", kernel, vk_format_name(type), dot ? "_dot" : "",
-             d->features.subgroup ? "" : "_shared");
+             d->features.subgroup || !variants ? "" : "_shared");
     return vk_shader_named(name);
 }
 
@@ -74,21 +75,33 @@ static uint32_t power_below(uint32_t n)
     return p;
 }
 
-// Specialization of matvec.comp.
+// A kernel and its specialization constants 1 to 4.
 typedef struct shape {
+    const char *kernel;
     uint32_t workgroup, lanes, rows, n;
+    uint32_t tile; // weight rows of a workgroup
 } shape;
 
 static shape shape_of(const vk_device *d, uint32_t n_rows, bool gated)
 {
-    shape s = {.workgroup = power_below(d->profile->matvec_invocations),
-               .rows = power_below(d->profile->matvec_rows)};
+    const vk_profile *profile = d->profile;
+    shape s = {.kernel = "matvec",
+               .workgroup = power_below(profile->matvec_invocations),
+               .lanes = d->features.subgroup ? d->limits.subgroup_size : 16,
+               .rows = power_below(profile->matvec_rows),
+               .n = n_rows >= 8   ? 8
+                    : n_rows >= 3 ? 4
+                                  : n_rows};
+    bool lane_rows = profile->lane_rows && d->features.subgroup && s.lanes <= 16;
+    if (lane_rows) {
+        s.kernel = "matrow";
+        s.workgroup = s.lanes; // small tiles: little is left over when two cores share them
+    }
     while (s.workgroup > d->limits.max_invocations) s.workgroup /= 2;
-    s.lanes = d->features.subgroup ? d->limits.subgroup_size : 16;
     if (s.workgroup < s.lanes) s.workgroup = s.lanes; // a subgroup is never larger than that limit
     if (gated && s.rows < 2) s.rows = 2;
-    s.n = n_rows >= 8 ? 8 : n_rows >= 4 ? 4 : n_rows;
-    if (n_rows == 3) s.n = 4;
+    s.tile = lane_rows ? s.workgroup * s.rows : s.workgroup / s.lanes * s.rows;
+    if (gated) s.tile /= 2;
     return s;
 }
 
@@ -193,8 +206,7 @@ static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const p
     if (status != PM_OK) return status;
 
     shape s = shape_of(d, n_rows, p->l.gated);
-    uint32_t teams = s.workgroup / s.lanes, tile = p->l.gated ? teams * s.rows / 2 : teams * s.rows;
-    if (p->q8_out && tile < QUANT_Q8_VALUES) tile = QUANT_Q8_VALUES;
+    uint32_t tile = p->q8_out && s.tile < QUANT_Q8_VALUES ? QUANT_Q8_VALUES : s.tile;
     uint64_t tiles = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
         uint32_t w = parts[i].weight;
@@ -205,11 +217,11 @@ static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const p
         if (i == 0 || !p->l.gated) tiles += (push.rows[i] + tile - 1) / tile;
     }
     bool dot =
-        p->act == PLAN_ACT_Q8 && d->features.int8_dot && shader_for(d, "matvec", t->type, true);
+        p->act == PLAN_ACT_Q8 && d->features.int8_dot && shader_for(d, s.kernel, t->type, true);
     bool in_place = (push.flags & PUSH_IN_PLACE) != 0;
     vk_dispatch dispatch = {
         .label = p->label,
-        .key = {.shader = shader_for(d, "matvec", t->type, dot),
+        .key = {.shader = shader_for(d, s.kernel, t->type, dot),
                 .n_spec = 8,
                 .spec = {s.workgroup, s.workgroup, s.lanes, s.rows, s.n}},
         .bind = {{.range = parts[0].piece.range, .reads = true},

@@ -155,20 +155,24 @@ static const struct {
     // Measured (Q8_0, 2048 x 2048): 64 invocations, four rows a subgroup, int8 dot products are
     // fastest; larger groups and more rows make the compiler slow and win less than a tenth.
     // Every barrier costs 7 us, so attention is split coarsely.
-    {VK_DRIVER_ID_MESA_LLVMPIPE, ANY, {"lavapipe", 64, 4, 32, 32, 512, false, true}},
+    {VK_DRIVER_ID_MESA_LLVMPIPE, ANY, {"lavapipe", 64, 4, 32, 32, 512, false, true, true}},
     // Measured: as above; eight rows are slower (0.39 against 0.57 GB/s), and the int8 dot product
     // is four times as fast as unpacking.
-    {VK_DRIVER_ID_GOOGLE_SWIFTSHADER, ANY, {"SwiftShader", 64, 4, 32, 32, 512, false, true}},
+    {VK_DRIVER_ID_GOOGLE_SWIFTSHADER, ANY, {"SwiftShader", 64, 4, 32, 32, 512, false, true, false}},
     // Any other software driver: like the two above, for want of figures.
-    {ANY, VK_PHYSICAL_DEVICE_TYPE_CPU, {"software", 64, 4, 32, 32, 512, false, true}},
+    {ANY, VK_PHYSICAL_DEVICE_TYPE_CPU, {"software", 64, 4, 32, 32, 512, false, true, false}},
     // Not measured yet. Decode is bound by memory and by the number of dispatches: act=f32 needs
     // two fewer in each layer. 128 invocations are four subgroups of 32 or two of 64, two rows each
     // keep enough groups in flight for a large card; keys are split finely for the same reason.
-    {ANY, VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU, {"discrete", 128, 2, 64, 64, 128, true, false}},
+    {ANY,
+     VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU,
+     {"discrete", 128, 2, 64, 64, 128, true, false, false}},
     // Not measured yet. Few cores that share the host's memory: more rows a group, coarser splits.
-    {ANY, VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU, {"integrated", 64, 4, 64, 32, 256, true, false}},
+    {ANY,
+     VK_PHYSICAL_DEVICE_TYPE_INTEGRATED_GPU,
+     {"integrated", 64, 4, 64, 32, 256, true, false, false}},
     // What nothing is known about: what the specification's minimum can do.
-    {ANY, ANY, {"default", 64, 2, 32, 32, 256, true, false}},
+    {ANY, ANY, {"default", 64, 2, 32, 32, 256, true, false, false}},
 };
 
 const vk_profile *vk_profile_for(const vk_probe *p)

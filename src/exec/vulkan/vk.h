@@ -126,6 +126,7 @@ typedef struct vk_profile {
     uint32_t attend_split;             // keys that one workgroup of decode attention takes
     bool watchdog;                     // keep submissions short
     bool act_q8;                       // 8-bit activations are the default
+    bool lane_rows;                    // a lane computes rows of its own (matrow.comp)
 } vk_profile;
 
 const vk_profile *vk_profile_for(const vk_probe *p);
