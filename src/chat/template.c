@@ -72,7 +72,7 @@ void *trt_grow(trt *r, void *p, size_t n, size_t want)
         }
     }
     void *fresh = trt_alloc(r, want);
-    if (n) memcpy(fresh, p, n);
+    if (p && n) memcpy(fresh, p, n);
     return fresh;
 }
 

@@ -110,6 +110,7 @@ static tlist *filtered(trt *r, const tnode *n, tscope *outer, tval iterable)
 static tval item_at(const tloop *loop, size_t i)
 {
     if (loop->items) return loop->items[i];
+    if (!loop->range) return tval_missing();
     return tval_int(loop->range->start + (int64_t)i * loop->range->step);
 }
 

@@ -289,6 +289,7 @@ static int64_t bound(trt *r, tval v, int64_t n, int64_t absent, bool backwards)
 
 static size_t slice_count(int64_t start, int64_t stop, int64_t step)
 {
+    if (step == 0) return 0; // refused before
     if (step > 0) return stop > start ? (size_t)((stop - start - 1) / step + 1) : 0;
     return start > stop ? (size_t)((start - stop - 1) / -step + 1) : 0;
 }

@@ -181,7 +181,7 @@ void tdict_set(trt *r, tdict *d, tval key, tval value)
         p->value = value;
         return;
     }
-    if (d->n == d->cap) {
+    if (!d->v || d->n == d->cap) {
         size_t cap = d->cap ? 2 * d->cap : 4;
         if (cap > r->max_bytes / sizeof *d->v || cap > UINT32_MAX / 2)
             trt_fail(r, "a dictionary with too many items");

@@ -407,7 +407,7 @@ pm_status session_time_ops(session *s, session_clock *clock)
     uint32_t most = 0;
     for (uint32_t i = 0; i < s->plan->n_buckets; i++)
         if (s->plan->buckets[i].n_ops > most) most = s->plan->buckets[i].n_ops;
-    if (clock && !s->op_seconds) s->op_seconds = calloc(most, sizeof *s->op_seconds);
+    if (clock && !s->op_seconds) s->op_seconds = calloc(most + (size_t)1, sizeof *s->op_seconds);
     if (clock && !s->op_seconds) return error_memory("times of ops", most);
     s->clock = clock;
     return PM_OK;

@@ -34,6 +34,7 @@ static void record(void *arg, const plan_op *op, const plan_step *step, double s
         r->failed = true;
         return;
     }
+    if (step->n_rows == 0) return;
     uint64_t n_kv = 0;
     for (uint32_t i = 0; i < step->n_rows; i++) n_kv += step->rows[i].n_kv;
     n_kv /= step->n_rows;

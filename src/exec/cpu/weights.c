@@ -357,7 +357,7 @@ static pm_status load_all(loader *l, const bool *wanted)
     l->staging = calloc((size_t)team_size(l->team), sizeof *l->staging);
     if (!l->staging) return error_memory("loading", 0);
     for (int i = 0; i < team_size(l->team); i++) {
-        l->staging[i] = malloc(staging_bytes);
+        l->staging[i] = malloc(staging_bytes + 1); // never of 0 bytes
         if (!l->staging[i]) return error_memory("loading", staging_bytes);
     }
     place(l);
