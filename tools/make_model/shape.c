@@ -230,7 +230,7 @@ static size_t count_rows(const arch_row *rows)
 pm_status shape_tensors(const shape *s, tensor_spec **tensors, size_t *n)
 {
     size_t most = count_rows(s->arch->top) + s->n_layer * count_rows(s->arch->layer);
-    tensor_spec *all = calloc(most, sizeof *all);
+    tensor_spec *all = calloc(most + 1, sizeof *all);
     *tensors = NULL;
     *n = 0;
     if (!all) return error_memory("the tensor table", most * sizeof *all);

@@ -124,13 +124,12 @@ pm_status weights_create(const shape *s, const tensor_spec *t, size_t index, wei
         return error_memory("a row", t->dims[0] * sizeof *row);
     }
     *w = (weights){.t = t, .format = quant_format_of(t->type), .row = row};
-    pm_status status = PM_OK;
-    if (!w->format || t->dims[0] % w->format->block_values)
-        status = quant_unsupported(t->type, t->name);
-    if (status != PM_OK) {
+    if (!w->format || t->dims[0] % w->format->block_values) {
+        quant_unsupported(t->type, t->name);
         weights_destroy(w);
-        return status;
+        return PM_ERROR_FILE;
     }
+    pm_status status = PM_OK;
     w->seed = rng_u64(s->seed, index);
     w->blocks_per_row = t->dims[0] / w->format->block_values;
     double cols = (double)t->dims[0];
