@@ -54,7 +54,7 @@ static void every_format(const exec_gpu *gpu, uint32_t n_rows, plan_act first)
                                 .n_rows = n_rows,
                                 .rows = {33 + f, 1 + f, 70},
                                 .bias = i % 2,
-                                .norm_in = act == PLAN_ACT_F32 && i % 3 == 0,
+                                .norm_in = act == PLAN_ACT_F32 && n_rows <= 16 && i % 3 == 0,
                                 .gpu = gpu});
         }
     }
@@ -72,6 +72,23 @@ static void formats_on_many_rows(void **state)
     (void)state;
     vulkan_driver_need();
     every_format(NULL, 9, PLAN_ACT_F32);
+}
+
+// Tiles of matrix by matrix: on some drivers only where there are no subgroup operations.
+static void formats_in_tiles(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    every_format(&(exec_gpu){.disable = "subgroup"}, 18, PLAN_ACT_F32);
+    for (uint32_t f = 3; f < N_FORMATS; f += 3)
+        check((linear_case){.kind = PLAN_LINEAR,
+                            .type = formats[f],
+                            .act = PLAN_ACT_Q8,
+                            .cols = 256,
+                            .n_rows = 33,
+                            .rows = {40, 7},
+                            .bias = true,
+                            .gpu = &(exec_gpu){.disable = "subgroup,int8-dot"}});
 }
 
 static void formats_without_features(void **state)
@@ -121,6 +138,14 @@ static void gated_products(void **state)
         c.one_tensor = false;
         c.no_layout = true; // the weights lie apart
         check(c);
+        c.no_layout = false;
+        c.n_rows = 17 + 20 * i; // in tiles
+        check_both(c);
+        c.q8_out = true;
+        check_both(c);
+        c.act = PLAN_ACT_F32;
+        c.gpu = NULL;
+        check_both(c);
     }
 }
 
@@ -171,6 +196,8 @@ static void edges(void **state)
 {
     (void)state;
     vulkan_driver_need();
+    check_both((linear_case){
+        .kind = PLAN_LINEAR, .type = QUANT_F16, .cols = 77, .n_rows = 35, .rows = {31, 34, 65}});
     static const uint32_t rows[] = {1, 2, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129};
     static const uint32_t n[] = {1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 64, 65, 70};
     for (uint32_t i = 0; i < 14; i++)
@@ -186,7 +213,9 @@ static void edges(void **state)
                             .act = i % 2 ? PLAN_ACT_Q8 : PLAN_ACT_F32,
                             .cols = 96,
                             .n_rows = n[i],
-                            .rows = {50}});
+                            .rows = {50},
+                            .residual = i % 3 == 0 ? IN_PLACE : NO_RESIDUAL,
+                            .gpu = n[i] > 16 ? &no_subgroup : NULL});
 }
 
 // ---- numbers ----------------------------------------------------------------------------------
@@ -255,6 +284,9 @@ static void logits(void **state)
     check_both(c);
     c.n_rows = c.n_marked = 1;
     check_both(c);
+    c.n_rows = 40;
+    c.n_marked = 33;
+    check_both(c);
 }
 
 static void embeddings(void **state)
@@ -293,6 +325,8 @@ static void pieces(void **state)
     c.type = QUANT_Q8_0;
     c.cols = 256;
     c.n_rows = c.n_marked = 2;
+    check(c);
+    c.n_rows = c.n_marked = 30;
     check(c);
     c.kind = PLAN_EMBED;
     c.n_marked = 0;
@@ -348,6 +382,7 @@ int main(void)
         cmocka_unit_test(formats_on_one_row),
         cmocka_unit_test(formats_on_many_rows),
         cmocka_unit_test(formats_without_features),
+        cmocka_unit_test(formats_in_tiles),
         cmocka_unit_test(gated_products),
         cmocka_unit_test(residuals),
         cmocka_unit_test(row_ranges),

@@ -56,17 +56,14 @@ static uint32_t row_words(const exec *e, int buffer)
     return (uint32_t)(e->bufs[buffer].row_bytes / 4);
 }
 
-// ---- shaders ----------------------------------------------------------------------------------
+// ---- kernels ----------------------------------------------------------------------------------
 
-static const vk_shader *shader_for(const vk_device *d, const char *kernel, quant_type type,
-                                   bool dot)
-{
-    char name[64];
-    bool variants = strcmp(kernel, "matrow") != 0;
-    snprintf(name, sizeof name, "%s_%s%s%s", kernel, vk_format_name(type), dot ? "_dot" : "",
-             d->features.subgroup || !variants ? "" : "_shared");
-    return vk_shader_named(name);
-}
+// Which kernel a product runs on, with its specialization constants 0 to 4.
+typedef struct kernel {
+    const vk_shader *shader;
+    uint32_t spec[5];
+    uint32_t tile, n; // weight rows and step rows of a workgroup
+} kernel;
 
 static uint32_t power_below(uint32_t n)
 {
@@ -75,34 +72,96 @@ static uint32_t power_below(uint32_t n)
     return p;
 }
 
-// A kernel and its specialization constants 1 to 4.
-typedef struct shape {
-    const char *kernel;
-    uint32_t workgroup, lanes, rows, n;
-    uint32_t tile; // weight rows of a workgroup
-} shape;
-
-static shape shape_of(const vk_device *d, uint32_t n_rows, bool gated)
+// "KERNEL_FORMAT[_dot][VARIANT]"; with 8-bit x and the int8 dot product where there is such a one.
+static const vk_shader *shader_for(const vk_device *d, const product *p, const char *name,
+                                   quant_type type, const char *variant)
 {
-    const vk_profile *profile = d->profile;
-    shape s = {.kernel = "matvec",
-               .workgroup = power_below(profile->matvec_invocations),
-               .lanes = d->features.subgroup ? d->limits.subgroup_size : 16,
-               .rows = power_below(profile->matvec_rows),
-               .n = n_rows >= 8   ? 8
-                    : n_rows >= 3 ? 4
-                                  : n_rows};
-    bool lane_rows = profile->lane_rows && d->features.subgroup && s.lanes <= 16;
-    if (lane_rows) {
-        s.kernel = "matrow";
-        s.workgroup = s.lanes; // small tiles: little is left over when two cores share them
+    char full[64];
+    const vk_shader *shader = NULL;
+    if (p->act == PLAN_ACT_Q8 && d->features.int8_dot) {
+        snprintf(full, sizeof full, "%s_%s_dot%s", name, vk_format_name(type), variant);
+        shader = vk_shader_named(full);
     }
-    while (s.workgroup > d->limits.max_invocations) s.workgroup /= 2;
-    if (s.workgroup < s.lanes) s.workgroup = s.lanes; // a subgroup is never larger than that limit
-    if (gated && s.rows < 2) s.rows = 2;
-    s.tile = lane_rows ? s.workgroup * s.rows : s.workgroup / s.lanes * s.rows;
-    if (gated) s.tile /= 2;
-    return s;
+    snprintf(full, sizeof full, "%s_%s%s", name, vk_format_name(type), variant);
+    return shader ? shader : vk_shader_named(full);
+}
+
+// Step rows that are computed at once: each costs registers.
+static uint32_t rows_at_once(uint32_t n_rows)
+{
+    if (n_rows >= 8) return 8;
+    return n_rows >= 3 ? 4 : n_rows;
+}
+
+static kernel matrow_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+{
+    uint32_t lanes = d->limits.subgroup_size, rows = power_below(d->profile->matvec_rows);
+    if (p->l.gated && rows < 2) rows = 2;
+    uint32_t n = rows_at_once(n_rows);
+    // A workgroup is one subgroup: small tiles leave little over when two cores share them.
+    return (kernel){.shader = shader_for(d, p, "matrow", type, ""),
+                    .spec = {lanes, lanes, lanes, rows, n},
+                    .tile = p->l.gated ? lanes * rows / 2 : lanes * rows,
+                    .n = n};
+}
+
+static kernel matvec_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+{
+    uint32_t w = power_below(d->profile->matvec_invocations);
+    uint32_t rows = power_below(d->profile->matvec_rows), n = rows_at_once(n_rows);
+    uint32_t lanes = d->features.subgroup ? d->limits.subgroup_size : 16;
+    while (w > d->limits.max_invocations) w /= 2;
+    if (w < lanes) w = lanes; // never above the limit
+    if (p->l.gated && rows < 2) rows = 2;
+    return (kernel){.shader =
+                        shader_for(d, p, "matvec", type, d->features.subgroup ? "" : "_shared"),
+                    .spec = {w, w, lanes, rows, n},
+                    .tile = p->l.gated ? w / lanes * rows / 2 : w / lanes * rows,
+                    .n = n};
+}
+
+// Bytes of shared memory in matmat.comp.
+static uint32_t matmat_shared(uint32_t rows, uint32_t cols, bool dot, bool q8_out)
+{
+    uint32_t of_column = dot ? 8 * 4 + 2 * 8 : 32 * 4;
+    return (rows + 4 + cols + 4) * of_column + (q8_out ? rows / 2 * cols * 4 : 4);
+}
+
+// false: the device or the op is too small for it.
+static bool matmat_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows,
+                          kernel *out)
+{
+    if (n_rows <= PLAN_MATVEC_ROWS || p->l.norm_in.tensor >= 0) return false;
+    uint32_t rows = power_below(d->profile->matmat_rows), n = power_below(d->profile->matmat_cols);
+    uint32_t least = p->q8_out ? 2 * QUANT_Q8_VALUES : 16; // gate and up rows of whole blocks
+    if (rows < least) rows = least;
+    bool dot =
+        p->act == PLAN_ACT_Q8 && d->features.int8_dot && quant_format_of(type)->block_values > 1;
+    while (rows / 4 * (n / 4) > d->limits.max_invocations ||
+           matmat_shared(rows, n, dot, p->q8_out) > d->limits.max_shared) {
+        uint32_t *larger = rows > n && rows > least ? &rows : &n;
+        *larger /= 2;
+        if (*larger < 16) return false;
+    }
+    uint32_t w = rows / 4 * (n / 4);
+    *out = (kernel){.shader = shader_for(d, p, "matmat", type, ""),
+                    .spec = {w, w, rows, n, 0},
+                    .tile = p->l.gated ? rows / 2 : rows,
+                    .n = n};
+    return true;
+}
+
+static kernel kernel_for(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+{
+    kernel k;
+    bool few_lanes = d->features.subgroup && d->limits.subgroup_size <= 16;
+    if (d->profile->lane_rows && few_lanes)
+        k = matrow_kernel(d, p, type, n_rows);
+    else if (!matmat_kernel(d, p, type, n_rows, &k))
+        k = matvec_kernel(d, p, type, n_rows);
+    if (p->q8_out && k.tile < QUANT_Q8_VALUES) k.tile = QUANT_Q8_VALUES;
+    assert(k.shader);
+    return k;
 }
 
 // ---- one dispatch -----------------------------------------------------------------------------
@@ -181,8 +240,8 @@ static void specialize_views(const exec *e, const product *p, uint32_t cols, uin
 }
 
 // parts: at most MAX_TOGETHER, in one range. n_rows: the most rows of a step.
-static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const part *parts,
-                             uint32_t n_parts, uint32_t n_rows)
+static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const part *parts,
+                               uint32_t n_parts, uint32_t n_rows)
 {
     const vk_device *d = e->device;
     const plan_tensor *t = &e->weights->tensors[p->l.weight[parts[0].weight].tensor];
@@ -205,8 +264,7 @@ static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const p
     pm_status status = place_vectors(e, p, parts, n_parts, &vectors, &push);
     if (status != PM_OK) return status;
 
-    shape s = shape_of(d, n_rows, p->l.gated);
-    uint32_t tile = p->q8_out && s.tile < QUANT_Q8_VALUES ? QUANT_Q8_VALUES : s.tile;
+    kernel k = kernel_for(d, p, t->type, n_rows);
     uint64_t tiles = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
         uint32_t w = parts[i].weight;
@@ -214,16 +272,12 @@ static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const p
         push.quants[i] = parts[i].piece.quants / 4;
         push.scales[i] = parts[i].piece.scales;
         push.out_col[i] = p->l.out[w].col + parts[i].piece.row - p->l.weight[w].row;
-        if (i == 0 || !p->l.gated) tiles += (push.rows[i] + tile - 1) / tile;
+        if (i == 0 || !p->l.gated) tiles += (push.rows[i] + k.tile - 1) / k.tile;
     }
-    bool dot =
-        p->act == PLAN_ACT_Q8 && d->features.int8_dot && shader_for(d, s.kernel, t->type, true);
     bool in_place = (push.flags & PUSH_IN_PLACE) != 0;
     vk_dispatch dispatch = {
         .label = p->label,
-        .key = {.shader = shader_for(d, s.kernel, t->type, dot),
-                .n_spec = 8,
-                .spec = {s.workgroup, s.workgroup, s.lanes, s.rows, s.n}},
+        .key = {.shader = k.shader, .n_spec = 8},
         .bind = {{.range = parts[0].piece.range, .reads = true},
                  {.range = rows_of(e, p->l.x.buf), .reads = true},
                  {.range = p->out, .reads = in_place, .writes = true},
@@ -231,9 +285,10 @@ static pm_status emit_matvec(exec *e, vk_recording *r, const product *p, const p
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tiles < d->limits.max_groups[0] ? (uint32_t)tiles : d->limits.max_groups[0],
-                   (n_rows + s.n - 1) / s.n, 1},
+                   (n_rows + k.n - 1) / k.n, 1},
     };
     if (push.flags & PUSH_RESIDUAL) dispatch.bind[3].range = rows_of(e, p->l.residual.buf);
+    memcpy(dispatch.key.spec, k.spec, sizeof k.spec);
     specialize_views(e, p, t->cols, dispatch.key.spec + 5);
     return vk_record(r, &dispatch);
 }
@@ -284,7 +339,7 @@ static pm_status emit_parts(exec *e, vk_recording *r, product *p, uint32_t n_row
             p->out = rows_of(e, buffer);
             p->out_width = e->set->bufs[buffer].width;
         }
-        status = emit_matvec(e, r, p, head, together, n_rows);
+        status = emit_dispatch(e, r, p, head, together, n_rows);
         i += together;
     }
     free(parts);
@@ -340,7 +395,7 @@ static pm_status emit_gated(exec *e, vk_recording *r, const plan_op *op, product
     p->out_width = e->set->bufs[buffer].width;
     for (uint32_t i = 0; status == PM_OK && i < n / 2; i++) {
         part pair[] = {parts[i], parts[n / 2 + i]};
-        status = emit_matvec(e, r, p, pair, 2, extent.n_rows);
+        status = emit_dispatch(e, r, p, pair, 2, extent.n_rows);
     }
     free(parts);
     return status;
