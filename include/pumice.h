@@ -60,6 +60,7 @@ typedef struct pm_session pm_session;
 typedef struct pm_sampler pm_sampler;
 typedef struct pm_generation pm_generation;
 typedef struct pm_chat pm_chat;
+typedef struct pm_perplexity pm_perplexity;
 
 PM_API const char *pm_version(void); // "0.1.0"
 // This thread's last message: one line, "" before the first failure; valid until the next one.
@@ -82,7 +83,8 @@ PM_API const char *pm_options_get(const pm_options *options, const char *name);
 PM_API int pm_options_is_set(const pm_options *options, const char *name);
 
 // The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
-// NULL. `group`: "run", "sampler", "generate", "bench", "check", "debug". `value`: how the value is
+// NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity",
+// "against", "debug". `value`: how the value is
 // written in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the
 // accepted values in words.
 PM_API int pm_options_describe(size_t index, const char **name, const char **group,
@@ -284,6 +286,24 @@ PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **jso
 // PM_ERROR_USAGE: fewer than 4 tokens, more than the context holds, or no such operation to inject
 // a fault in.
 PM_API pm_status pm_check(pm_model *model, const pm_options *options, char **json);
+
+// Perplexity of a text, window by window: windows of the option ctx (default 512, or what the model
+// was trained for where that is less) follow each other without overlap, an incomplete last one is
+// left out, each begins with BOS where the vocabulary adds one, and of each the second half is
+// scored. Option windows: only the first N. With the option against the same windows run on that
+// device too, there with act=f32 and an f32 cache. The model outlives the run.
+// PM_ERROR_USAGE: the text does not fill a window, or a window is too small to score a token.
+PM_API pm_status pm_perplexity_start(pm_model *model, const pm_options *options, const char *text,
+                                     size_t n_text, pm_perplexity **run);
+PM_API void pm_perplexity_destroy(pm_perplexity *run);
+PM_API size_t pm_perplexity_n_windows(const pm_perplexity *run);
+PM_API size_t pm_perplexity_n_done(const pm_perplexity *run);
+// Evaluates one more window. PM_ERROR_USAGE: all are done. After any other failure the run is over.
+PM_API pm_status pm_perplexity_next(pm_perplexity *run);
+// Of the windows so far, NaN before the first. *error (may be NULL): one standard error.
+PM_API double pm_perplexity_value(const pm_perplexity *run, double *error);
+// What `perplexity --json` prints, of the windows so far.
+PM_API pm_status pm_perplexity_json(pm_perplexity *run, char **json);
 
 #ifdef __cplusplus
 }

@@ -3,6 +3,7 @@
 
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api/handles.h"
 #include "base/os.h"
@@ -246,11 +247,20 @@ static pm_status verdict(const check_result *r)
 
 // ---- running ----------------------------------------------------------------------------------
 
-// The other side: the model's weights once more, where the device's can't serve.
-static pm_status load_against(const pm_model *pm, const pm_options *o, weights **own,
-                              const weights **out)
+// What is compared with: only what is plain enough to be believed.
+static pm_status choose_against(const pm_options *o, const char **device)
 {
-    const exec_kind *kind = exec_kind_named(pm_options_get(o, "against"));
+    const char *given = pm_options_get(o, "against");
+    *device = given ? given : "reference";
+    if (!strcmp(*device, "reference") || !strcmp(*device, "cpu")) return PM_OK;
+    return error_set(PM_ERROR_USAGE, "option 'against': check compares with reference or cpu");
+}
+
+// The other side: the model's weights once more, where the device's can't serve.
+static pm_status load_against(const pm_model *pm, const pm_options *o, const char *device,
+                              weights **own, const weights **out)
+{
+    const exec_kind *kind = exec_kind_named(device);
     const weights *loaded = pm->loaded;
     *out = loaded;
     if (loaded->n_parts == 1 && loaded->parts[0].kind == kind) return PM_OK;
@@ -278,16 +288,18 @@ pm_status pm_check(pm_model *pm, const pm_options *options, char **json)
     const char *inject = pm_options_get(options, "inject");
     weights *own = NULL;
     const weights *against = NULL;
+    const char *device = NULL;
     check_result result = {0};
     pm_status status = inject ? check_parse_inject(inject, &how.inject) : PM_OK;
+    if (status == PM_OK) status = choose_against(options, &device);
     if (status == PM_OK) status = choose_tokens(pm, options, &t);
     if (status == PM_OK) status = choose_plan(pm, options, &t, &how.plan);
-    if (status == PM_OK) status = load_against(pm, options, &own, &against);
+    if (status == PM_OK) status = load_against(pm, options, device, &own, &against);
     how.ids = t.ids;
     how.n_ids = (uint32_t)t.n;
     if (status == PM_OK) status = check_run(pm->loaded, against, &how, &result);
     if (status == PM_OK) {
-        status = report(pm, pm_options_get(options, "against"), &how.plan, &t, &result, json);
+        status = report(pm, device, &how.plan, &t, &result, json);
         if (status == PM_OK) status = verdict(&result);
         check_result_free(&result);
     }

@@ -60,6 +60,14 @@ pm_status params_sampler(const model *m, const pm_options *o, sampler_params *ou
 pm_status start_generation(pm_session *session, const pm_options *o, const int32_t *prompt,
                            size_t n_prompt, uint64_t seed_step, pm_generation **out);
 
+// ---- models (model.c) -------------------------------------------------------------------------
+
+// The weights of an open model once more, on another device, to be compared with: everything else
+// is shared, so `pm` outlives what is returned. No GPU layers but by the device's name.
+pm_status model_load_beside(const pm_model *pm, const pm_options *o, const char *device,
+                            pm_model **out);
+void model_unload_beside(pm_model *other); // accepts NULL
+
 // ---- JSON (json.c) ----------------------------------------------------------------------------
 
 json_t *json_finite(double x);                  // a number, or null when it isn't finite

@@ -86,13 +86,18 @@ static void describe(pm_model *pm)
     }
 }
 
-static pm_status load(pm_model *pm, const pm_options *options)
+static int64_t gpu_layers_of(const pm_options *options)
+{
+    if (options_word(options, "gpu-layers", "all")) return PLACEMENT_ALL;
+    if (options_word(options, "gpu-layers", "auto")) return PLACEMENT_AUTO;
+    return options_int(options, "gpu-layers", PLACEMENT_AUTO);
+}
+
+static pm_status load(pm_model *pm, const pm_options *options, const char *device,
+                      int64_t gpu_layers)
 {
     exec_gpu gpu = params_gpu(options);
-    placement_request request = {.device = pm_options_get(options, "device"),
-                                 .gpu_layers = options_int(options, "gpu-layers", PLACEMENT_AUTO)};
-    if (options_word(options, "gpu-layers", "all")) request.gpu_layers = PLACEMENT_ALL;
-    if (options_word(options, "gpu-layers", "auto")) request.gpu_layers = PLACEMENT_AUTO;
+    placement_request request = {.device = device, .gpu_layers = gpu_layers};
     pm->n_threads = (int)options_int(options, "threads", os_default_threads());
     request.params = (exec_params){
         .n_threads = pm->n_threads, .isa = pm_options_get(options, "isa"), .gpu = &gpu};
@@ -119,7 +124,8 @@ pm_status pm_model_open(const char *path, const pm_options *options, pm_model **
         .assume_pre = pm_options_get(options, "pre"),
     };
     pm_status status = model_open(path, &how, &pm->m);
-    if (status == PM_OK && !how.vocab_only) status = load(pm, options);
+    if (status == PM_OK && !how.vocab_only)
+        status = load(pm, options, pm_options_get(options, "device"), gpu_layers_of(options));
     if (status == PM_OK) status = collect_warnings(pm, options);
     if (status != PM_OK) {
         pm_model_close(pm);
@@ -131,6 +137,29 @@ pm_status pm_model_open(const char *path, const pm_options *options, pm_model **
     pm->load_seconds = os_seconds() - start;
     *out = pm;
     return PM_OK;
+}
+
+pm_status model_load_beside(const pm_model *pm, const pm_options *options, const char *device,
+                            pm_model **out)
+{
+    pm_model *other = calloc(1, sizeof *other);
+    if (!other) return error_memory("a model", sizeof *other);
+    other->m = pm->m;
+    other->weight_bytes = pm->weight_bytes;
+    pm_status status = load(other, options, device, PLACEMENT_AUTO);
+    if (status == PM_OK) {
+        *out = other;
+    } else {
+        model_unload_beside(other);
+    }
+    return status;
+}
+
+void model_unload_beside(pm_model *other)
+{
+    if (!other) return;
+    weights_unload(other->loaded);
+    free(other);
 }
 
 void pm_model_close(pm_model *pm)

@@ -97,8 +97,6 @@ const option_row option_table[] = {
     {"per-op", "bench", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "runs each case once more with its operations timed"},
     // ---- check ----
-    {"against", "check", OPTION_CHOICE, "DEVICE", "reference|cpu", 0, 0, "reference or cpu",
-     "reference", false, "what the device is compared with"},
     {"tokens", "check", OPTION_INT, "N", NULL, 4, 16777216, "4 to 16777216; 0 and -1 are refused",
      "64", false, "tokens that both sides evaluate"},
     {"text", "check", OPTION_TEXT, "FILE", NULL, 0, 0, "a file", NULL, false,
@@ -110,6 +108,14 @@ const option_row option_table[] = {
     {"inject", "check", OPTION_TEXT, "OP:LAYER[:N]", NULL, 0, 0,
      "an operation, its layer (-1: outside layers) and which one of its kind there, from 0", NULL,
      false, "plants a fault in the device's results, to see that it is found"},
+    // ---- perplexity ----
+    {"windows", "perplexity", OPTION_INT, "N|all", "all", 1, BIG_INT,
+     "1 to 2147483647, or all; 0 and -1 are refused", "all", false,
+     "scores only the first N windows of the text"},
+    // ---- against: check and perplexity ----
+    {"against", "against", OPTION_DEVICE, "DEVICE", "reference|cpu|vulkan", 0, 0,
+     "reference, cpu, vulkan, or vulkan: with an index, a part of a name or a UUID", NULL, false,
+     "what the device is compared with (check: reference or cpu, reference where not given)"},
     // ---- debug ----
     {"no-fuse", "debug", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "one simple operation each instead of fused ones"},

@@ -37,9 +37,15 @@ static const cli_command commands[] = {
     {"check", "[MODEL]", "does a device compute what the reference computes?",
      "First each operation alone, on the reference's inputs; then whole runs of both. Ends with "
      "status 5 where something is past its bound, with 4 (skipped) where the device is missing.",
-     1, check_options, RUNS " check", run_check},
+     1, check_options, RUNS " check against", run_check},
     {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options, RUNS " bench",
      run_bench},
+    {"perplexity", "[MODEL]", "how well a model foretells a text, with its standard error",
+     "The text is cut into windows of --ctx tokens (default 512); of each the second half is "
+     "scored. "
+     "--against runs the same windows on another device, with act=f32 and an f32 cache, and shows "
+     "how far the answers are apart.",
+     1, perplexity_options, RUNS " perplexity against", run_perplexity},
     {"quantize", "IN OUT TYPE", "rewrite a model file with its matrices as TYPE (f32, f16, q8_0)",
      "Norms and biases stay as they are, metadata too. OUT appears when it is complete.", 3, NULL,
      RUNS, run_quantize},

@@ -391,9 +391,13 @@ static void what_can_not_be_checked(void **state)
     // learned positions end
     o = test_options("device", "cpu", "tokens", "100000", NULL);
     assert_int_equal(check_golden("gpt2.q8_0", o).status, PM_ERROR_USAGE);
-    static const char *const bad[][2] = {{"tokens", "3"}, {"tokens", "-1"}, {"against", "vulkan"}};
+    static const char *const bad[][2] = {{"tokens", "3"}, {"tokens", "-1"}, {"against", "gpu"}};
     for (size_t i = 0; i < 3; i++)
         assert_int_equal(pm_options_set(o, bad[i][0], bad[i][1]), PM_ERROR_USAGE);
+    pm_options_destroy(o);
+    // a GPU is what is checked, never what is believed
+    o = test_options("device", "cpu", "against", "vulkan", NULL);
+    assert_int_equal(check_golden("llama-tied.q8_0", o).status, PM_ERROR_USAGE);
     pm_options_destroy(o);
 }
 

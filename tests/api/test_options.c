@@ -108,13 +108,15 @@ static void reals(void **state)
 static void table_is_sound(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"run", "sampler", "generate", "bench", "check", "debug"};
+    static const char *const groups[] = {"run",   "sampler",    "generate", "bench",
+                                         "check", "perplexity", "against",  "debug"};
     const char *name, *group, *value, *range, *fallback, *help;
     size_t n = 0;
     for (; pm_options_describe(n, &name, &group, &value, &range, &fallback, &help); n++) {
         pm_options *o = pm_options_create();
         bool known = false;
-        for (size_t i = 0; i < 6; i++) known |= !strcmp(group, groups[i]);
+        for (size_t i = 0; i < sizeof groups / sizeof *groups; i++)
+            known |= !strcmp(group, groups[i]);
         assert_true(known);
         assert_true(strlen(name) > 0 && strlen(range) > 0 && strlen(help) > 0);
         assert_int_equal(value == NULL, option_table[n].kind == OPTION_SWITCH);
