@@ -61,6 +61,7 @@ typedef struct pm_sampler pm_sampler;
 typedef struct pm_generation pm_generation;
 typedef struct pm_chat pm_chat;
 typedef struct pm_perplexity pm_perplexity;
+typedef struct pm_quantization pm_quantization;
 
 PM_API const char *pm_version(void); // "0.1.0"
 // This thread's last message: one line, "" before the first failure; valid until the next one.
@@ -127,13 +128,22 @@ PM_API pm_status pm_info(const char *path, const pm_options *options, int full, 
 PM_API pm_status pm_model_plan(const pm_model *model, const pm_options *options, int n_rows,
                                char **text);
 
-// Rewrites a file with its matrices as `type` ("q8_0"); norms and biases stay F32, metadata stays
-// byte for byte but for general.file_type and general.quantization_version. Written beside and
-// renamed. A matrix whose rows are no whole number of the type's blocks becomes F16: then the call
-// succeeds and pm_last_error() holds a remark with their number, else "".
-// PM_ERROR_USAGE: a type without an encoder, or OUT is IN.
+// Rewrites a file with its matrices as `type` ("q8_0"), from any format that can be decoded; norms
+// and biases are F32, metadata stays byte for byte but for general.file_type and
+// general.quantization_version. Written beside and renamed. A matrix whose rows are no whole number
+// of the type's blocks gets a larger format (Q5_0 for Q4_K, Q8_0 for Q6_K, else F16): then the call
+// succeeds and pm_last_error() holds a remark with their number, else "". PM_ERROR_USAGE: a type
+// without an encoder (the message lists those that have one), or OUT is IN.
 PM_API pm_status pm_quantize(const char *in, const char *out, const char *type,
                              const pm_options *options);
+
+// The same in pieces, for those who show progress: start, then next until *done, which is when OUT
+// is there. Destroying an unfinished one leaves nothing behind.
+PM_API pm_status pm_quantization_start(const char *in, const char *out, const char *type,
+                                       const pm_options *options, pm_quantization **quantization);
+PM_API pm_status pm_quantization_next(pm_quantization *quantization, int *done);
+PM_API double pm_quantization_part(const pm_quantization *quantization); // done, from 0 to 1
+PM_API void pm_quantization_destroy(pm_quantization *quantization);
 
 // The devices that can run a model, as JSON (`pumice devices --json`).
 PM_API pm_status pm_devices(const pm_options *options, char **json);

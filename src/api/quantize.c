@@ -9,6 +9,7 @@
 
 enum {
     CHUNK_VALUES = 1 << 22, // values in memory at once, at least one row
+    COPY_BYTES = 1 << 22,
     MAX_THREADS = 512,
     QUANTIZATION_VERSION = 2, // of ggml's formats
 };
@@ -24,13 +25,27 @@ static const struct {
     {QUANT_TQ1_0, 36}, {QUANT_TQ2_0, 37}, {QUANT_MXFP4, 38},
 };
 
-typedef struct rewrite {
-    const gguf *in;
+// Room for one piece of a tensor: rows of the source, their values, rows of the result.
+typedef struct buffers {
+    uint8_t *source, *result;
+    float *values;
+    uint64_t source_bytes, result_bytes, values_bytes; // allocated
+} buffers;
+
+typedef struct pm_quantization rewrite;
+struct pm_quantization {
+    gguf *in;
     gguf_writer *out;
+    char *path; // of the result
     const quant_format *to;
     int n_threads;
     uint32_t n_fallbacks; // matrices whose rows are no whole number of blocks
-} rewrite;
+    buffers b;
+    size_t tensor;      // in work
+    uint64_t row;       // of it, or the byte where it is copied: what comes next
+    uint64_t read, all; // bytes of the source's tensors
+    bool committed;
+};
 
 // ---- which tensors ----------------------------------------------------------------------------
 
@@ -45,14 +60,31 @@ static bool is_matrix(const gguf_tensor *t)
     return true;
 }
 
-// The format that a tensor gets: NULL where it stays as it is.
+// For rows that are no whole number of the format's blocks: what the common quantizer takes, a
+// little more precise and in blocks of 32, and where that doesn't fit either, F16.
+static const quant_format *stand_in(const quant_format *to, uint64_t cols)
+{
+    quant_type type = to->type == QUANT_Q4_K   ? QUANT_Q5_0
+                      : to->type == QUANT_Q6_K ? QUANT_Q8_0
+                                               : QUANT_F16;
+    const quant_format *f = quant_format_of(type);
+    return cols % f->block_values == 0 ? f : quant_format_of(QUANT_F16);
+}
+
+// The format that a tensor gets: NULL where it stays as it is. Norms and biases are F32 in any
+// file.
 static const quant_format *target(const rewrite *r, const gguf_tensor *t, bool *fallback)
 {
     *fallback = false;
-    if (!is_matrix(t) || t->type == (uint32_t)r->to->type) return NULL;
+    if (!is_matrix(t)) {
+        bool half = t->type == QUANT_F16 || t->type == QUANT_BF16;
+        return half && t->dims[1] == 1 ? quant_format_of(QUANT_F32) : NULL;
+    }
+    if (t->type == (uint32_t)r->to->type) return NULL;
     if (t->dims[0] % r->to->block_values == 0) return r->to;
     *fallback = true;
-    return t->type == QUANT_F16 ? NULL : quant_format_of(QUANT_F16);
+    const quant_format *other = stand_in(r->to, t->dims[0]);
+    return t->type == (uint32_t)other->type ? NULL : other;
 }
 
 // ---- one tensor -------------------------------------------------------------------------------
@@ -73,11 +105,6 @@ static void convert(void *arg)
     p->from->decode(p->source, p->values, p->n);
     p->to->encode(p->values, p->result, p->n);
 }
-
-typedef struct buffers {
-    uint8_t *source, *result;
-    float *values;
-} buffers;
 
 // Part i of n of the rows.
 static piece part_of(const quant_format *from, const quant_format *to, const buffers *b,
@@ -110,49 +137,56 @@ static pm_status convert_rows(const rewrite *r, const quant_format *from, const 
     return status;
 }
 
-static pm_status convert_tensor(rewrite *r, const gguf_tensor *t, const quant_format *to)
+static bool reserve(void *buffer, uint64_t *have, uint64_t bytes)
+{
+    void **at = buffer;
+    if (bytes <= *have) return true;
+    free(*at);
+    *have = 0;
+    *at = bytes <= SIZE_MAX ? malloc((size_t)bytes) : NULL;
+    if (*at) *have = bytes;
+    return *at != NULL;
+}
+
+// The next rows of a tensor in another format.
+static pm_status convert_piece(rewrite *r, const gguf_tensor *t, const quant_format *to)
 {
     const quant_format *from = quant_format_of(t->type);
     if (!from) return quant_unsupported(t->type, t->name);
     uint64_t cols = t->dims[0], rows = t->dims[1] * t->dims[2] * t->dims[3];
-    uint64_t most = CHUNK_VALUES / cols ? CHUNK_VALUES / cols : 1;
-    if (most > rows) most = rows;
+    uint64_t n = CHUNK_VALUES / cols ? CHUNK_VALUES / cols : 1;
+    if (n > rows - r->row) n = rows - r->row;
     uint64_t from_row, to_row, values = 0;
     if (!quant_row_bytes(from->type, cols, &from_row) ||
-        !quant_row_bytes(to->type, cols, &to_row) ||
-        !size_mul(most * cols, sizeof(float), &values) || values == 0 || from_row == 0 ||
-        to_row == 0) {
+        !quant_row_bytes(to->type, cols, &to_row) || !size_mul(n * cols, sizeof(float), &values) ||
+        values == 0 || from_row == 0 || to_row == 0) {
         return error_set(PM_ERROR_FILE, "tensor '%s': rows of %" PRIu64 " values are not possible",
                          t->name, cols);
     }
-    buffers b = {malloc((size_t)(most * from_row)), malloc((size_t)(most * to_row)),
-                 malloc((size_t)values)};
-    pm_status status = PM_OK;
-    if (!b.source || !b.result || !b.values) status = error_memory("quantizing", values);
-    for (uint64_t row = 0; row < rows && status == PM_OK; row += most) {
-        uint64_t n = rows - row < most ? rows - row : most;
-        status = gguf_read(r->in, t, row * from_row, b.source, n * from_row);
-        if (status == PM_OK) status = convert_rows(r, from, to, &b, n, cols);
-        if (status == PM_OK) status = gguf_put_data(r->out, b.result, n * to_row);
-    }
-    free(b.source);
-    free(b.result);
-    free(b.values);
+    buffers *b = &r->b;
+    if (!reserve(&b->source, &b->source_bytes, n * from_row) ||
+        !reserve(&b->result, &b->result_bytes, n * to_row) ||
+        !reserve(&b->values, &b->values_bytes, values))
+        return error_memory("quantizing", values);
+    pm_status status = gguf_read(r->in, t, r->row * from_row, b->source, n * from_row);
+    if (status == PM_OK) status = convert_rows(r, from, to, b, n, cols);
+    if (status == PM_OK) status = gguf_put_data(r->out, b->result, n * to_row);
+    r->row += n;
+    r->read += n * from_row;
+    if (r->row == rows) r->tensor++, r->row = 0;
     return status;
 }
 
-static pm_status copy_tensor(rewrite *r, const gguf_tensor *t)
+static pm_status copy_piece(rewrite *r, const gguf_tensor *t)
 {
-    enum { COPY_BYTES = 1 << 22 };
-    uint8_t *bytes = malloc(COPY_BYTES);
-    if (!bytes) return error_memory("copying a tensor", COPY_BYTES);
-    pm_status status = PM_OK;
-    for (uint64_t at = 0; at < t->bytes && status == PM_OK; at += COPY_BYTES) {
-        uint64_t n = t->bytes - at < COPY_BYTES ? t->bytes - at : COPY_BYTES;
-        status = gguf_read(r->in, t, at, bytes, n);
-        if (status == PM_OK) status = gguf_put_data(r->out, bytes, n);
-    }
-    free(bytes);
+    buffers *b = &r->b;
+    uint64_t n = t->bytes - r->row < COPY_BYTES ? t->bytes - r->row : COPY_BYTES;
+    if (!reserve(&b->source, &b->source_bytes, n)) return error_memory("copying a tensor", n);
+    pm_status status = gguf_read(r->in, t, r->row, b->source, n);
+    if (status == PM_OK) status = gguf_put_data(r->out, b->source, n);
+    r->row += n;
+    r->read += n;
+    if (r->row == t->bytes) r->tensor++, r->row = 0;
     return status;
 }
 
@@ -190,7 +224,7 @@ static void put_metadata(rewrite *r, uint32_t file_type)
     if (!has_version) gguf_put_u32(r->out, version_key, QUANTIZATION_VERSION);
 }
 
-static pm_status put_tensors(rewrite *r)
+static pm_status declare_tensors(rewrite *r)
 {
     bool fallback;
     for (size_t i = 0; i < gguf_n_tensors(r->in); i++) {
@@ -198,14 +232,9 @@ static pm_status put_tensors(rewrite *r)
         const quant_format *to = target(r, t, &fallback);
         gguf_put_tensor(r->out, t->name, to ? (uint32_t)to->type : t->type, t->n_dims, t->dims);
         r->n_fallbacks += fallback;
+        r->all += t->bytes;
     }
-    pm_status status = gguf_begin_data(r->out);
-    for (size_t i = 0; i < gguf_n_tensors(r->in) && status == PM_OK; i++) {
-        const gguf_tensor *t = gguf_tensor_at(r->in, i);
-        const quant_format *to = target(r, t, &fallback);
-        status = to ? convert_tensor(r, t, to) : copy_tensor(r, t);
-    }
-    return status;
+    return gguf_begin_data(r->out);
 }
 
 static pm_status find_format(const char *type, const quant_format **to, uint32_t *file_type)
@@ -228,32 +257,84 @@ static pm_status find_format(const char *type, const quant_format **to, uint32_t
     return status;
 }
 
+pm_status pm_quantization_start(const char *in, const char *out, const char *type,
+                                const pm_options *options, pm_quantization **result)
+{
+    rewrite *r = calloc(1, sizeof *r);
+    if (!r) return error_memory("a quantization", sizeof *r);
+    r->n_threads = (int)options_int(options, "threads", os_default_threads());
+    uint32_t file_type = 0;
+    pm_status status = find_format(type, &r->to, &file_type);
+    if (status == PM_OK && os_same_file(in, out))
+        status = error_set(PM_ERROR_USAGE, "%s: the result can't replace its own source", out);
+    if (status == PM_OK && !(r->path = strdup(out))) status = error_memory("a path", strlen(out));
+    if (status == PM_OK) status = gguf_open(in, !options_is_on(options, "no-mmap"), &r->in);
+    if (status == PM_OK) status = gguf_writer_open(out, &r->out);
+    if (status == PM_OK) {
+        put_metadata(r, file_type);
+        status = declare_tensors(r);
+    }
+    if (status == PM_OK) {
+        *result = r;
+    } else {
+        pm_quantization_destroy(r);
+    }
+    return status;
+}
+
+void pm_quantization_destroy(pm_quantization *r)
+{
+    if (!r) return;
+    gguf_writer_abort(r->out);
+    gguf_close(r->in);
+    free(r->b.source);
+    free(r->b.result);
+    free(r->b.values);
+    free(r->path);
+    free(r);
+}
+
+double pm_quantization_part(const pm_quantization *r)
+{
+    if (r->committed) return 1;
+    return r->all ? (double)r->read / (double)r->all : 0;
+}
+
+static pm_status commit(rewrite *r)
+{
+    gguf_writer *out = r->out;
+    r->out = NULL;
+    pm_status status = gguf_writer_commit(out);
+    r->committed = status == PM_OK;
+    if (status != PM_OK) return status;
+    if (r->n_fallbacks == 0) return error_set(PM_OK, "%s", "");
+    return error_set(
+        PM_OK,
+        "%s: not %s but the next larger format that fits their rows (no whole number of "
+        "blocks of %" PRIu32 "): %" PRIu32 " matrices",
+        r->path, r->to->name, r->to->block_values, r->n_fallbacks);
+}
+
+pm_status pm_quantization_next(pm_quantization *r, int *done)
+{
+    if (!r->out) return error_set(PM_ERROR_USAGE, "the file is written, or could not be");
+    if (r->tensor == gguf_n_tensors(r->in)) {
+        *done = 1;
+        return commit(r);
+    }
+    bool fallback;
+    const gguf_tensor *t = gguf_tensor_at(r->in, r->tensor);
+    const quant_format *to = target(r, t, &fallback);
+    *done = 0;
+    return to ? convert_piece(r, t, to) : copy_piece(r, t);
+}
+
 pm_status pm_quantize(const char *in, const char *out, const char *type, const pm_options *options)
 {
-    rewrite r = {.n_threads = (int)options_int(options, "threads", os_default_threads())};
-    uint32_t file_type = 0;
-    gguf *file = NULL;
-    pm_status status = find_format(type, &r.to, &file_type);
-    if (status == PM_OK && os_same_file(in, out)) {
-        status = error_set(PM_ERROR_USAGE, "%s: the result can't replace its own source", out);
-    }
-    if (status == PM_OK) status = gguf_open(in, !options_is_on(options, "no-mmap"), &file);
-    r.in = file;
-    if (status == PM_OK) status = gguf_writer_open(out, &r.out);
-    if (status == PM_OK) {
-        put_metadata(&r, file_type);
-        status = put_tensors(&r);
-    }
-    if (status == PM_OK) {
-        status = gguf_writer_commit(r.out);
-    } else if (r.out) {
-        gguf_writer_abort(r.out);
-    }
-    gguf_close(file);
-    if (status != PM_OK) return status;
-    if (r.n_fallbacks == 0) return error_set(PM_OK, "%s", "");
-    return error_set(PM_OK,
-                     "%s: %" PRIu32 " matrices are F16: their rows are no whole number of %s's "
-                     "blocks of %" PRIu32,
-                     out, r.n_fallbacks, r.to->name, r.to->block_values);
+    rewrite *r = NULL;
+    int done = 0;
+    pm_status status = pm_quantization_start(in, out, type, options, &r);
+    while (status == PM_OK && !done) status = pm_quantization_next(r, &done);
+    pm_quantization_destroy(r);
+    return status;
 }

@@ -46,9 +46,13 @@ static const cli_command commands[] = {
      "--against runs the same windows on another device, with act=f32 and an f32 cache, and shows "
      "how far the answers are apart.",
      1, perplexity_options, RUNS " perplexity against", run_perplexity},
-    {"quantize", "IN OUT TYPE", "rewrite a model file with its matrices as TYPE (f32, f16, q8_0)",
-     "Norms and biases stay as they are, metadata too. OUT appears when it is complete.", 3, NULL,
-     RUNS, run_quantize},
+    {"quantize", "IN OUT TYPE", "rewrite a model file with its matrices as TYPE",
+     "TYPE: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q6_k, mxfp4, tq1_0 or tq2_0. IN "
+     "may be "
+     "in any format that can be decoded. Norms and biases are F32, metadata stays. OUT appears "
+     "when "
+     "it is complete.",
+     3, NULL, RUNS, run_quantize},
 };
 enum { N_COMMANDS = sizeof commands / sizeof commands[0] };
 

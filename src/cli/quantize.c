@@ -1,17 +1,52 @@
 // pumice quantize: a file with its matrices in another format.
 #include <stdlib.h>
 
+#include "base/os.h"
 #include "cli/cli.h"
+
+// One line on a terminal, written again when a percent is done.
+static void show_progress(const pm_quantization *q, double start, int *shown)
+{
+    double part = pm_quantization_part(q), seconds = os_seconds() - start;
+    int percent = (int)(100 * part);
+    if (percent == *shown || part <= 0) return;
+    *shown = percent;
+    fprintf(stderr, "\r%3d %%, %.0f s left\033[K", percent, seconds / part - seconds);
+}
+
+static pm_status run_pieces(cli_args *args, pm_quantization *q)
+{
+    bool line = !args->quiet && os_is_terminal(2);
+    double start = os_seconds();
+    int done = 0, shown = -1;
+    pm_status status = PM_OK;
+    os_interrupts_clear();
+    os_interrupts_catch();
+    while (status == PM_OK && !done && os_interrupts() == 0) {
+        status = pm_quantization_next(q, &done);
+        if (line && status == PM_OK) show_progress(q, start, &shown);
+    }
+    if (shown >= 0) fputs("\r\033[K", stderr);
+    args->interrupted = !done && os_interrupts() > 0;
+    return status;
+}
 
 pm_status run_quantize(cli_args *args)
 {
     char *in = NULL;
+    pm_quantization *q = NULL;
     if (args->n_words < 3)
         return error_set(PM_ERROR_USAGE, "quantize needs IN, OUT and TYPE (pumice quantize "
                                          "big.gguf small.gguf q8_0)");
     pm_status status = model_path(args->words[0], &in);
-    if (status == PM_OK) status = pm_quantize(in, args->words[1], args->words[2], args->options);
-    if (status == PM_OK && say_wanted(args)) say("%s: written", args->words[1]);
+    if (status == PM_OK)
+        status = pm_quantization_start(in, args->words[1], args->words[2], args->options, &q);
+    if (status == PM_OK) status = run_pieces(args, q);
+    if (status == PM_OK && !args->interrupted && !args->quiet) {
+        if (*pm_last_error()) say_warning("%s", pm_last_error());
+        if (say_wanted(args)) say("%s: written", args->words[1]);
+    }
+    pm_quantization_destroy(q);
     free(in);
     return status;
 }
