@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/buf.h"
+
 static const char *key_of(const model *m, const char *name, char out[128])
 {
     snprintf(out, 128, "%s.%s", m->arch->name, name);
@@ -47,39 +49,165 @@ static pm_status get_count(const model *m, const char *name, bool required, uint
     return status;
 }
 
-// Keys of other families whose presence means a computation that no plan here has. The neutral
-// value is what a file may say without changing anything.
+// Keys that are read below, and those that say nothing about the computation of logits.
+static const char *const known_keys[] = {
+    "block_count", "context_length", "embedding_length", "feed_forward_length",
+    "use_parallel_residual", "attn_logit_softcapping", "final_logit_softcapping",
+    "attention.head_count", "attention.head_count_kv", "attention.key_length",
+    "attention.value_length", "attention.layer_norm_epsilon", "attention.layer_norm_rms_epsilon",
+    "attention.scale", "attention.sliding_window", "attention.sliding_window_pattern",
+    "rope.dimension_count", "rope.freq_base", "rope.freq_base_swa", "rope.scale_linear",
+    "rope.scaling.type", "rope.scaling.factor", "rope.scaling.attn_factor",
+    "rope.scaling.original_context_length", "rope.scaling.yarn_attn_factor",
+    "rope.scaling.yarn_ext_factor", "rope.scaling.yarn_beta_fast", "rope.scaling.yarn_beta_slow",
+    // not of the computation
+    "vocab_size",               // the embedding's rows say it
+    "tensor_data_layout",       // a remark of the converter
+    "rope.scaling.finetuned",   // how it was trained
+    "pooling_type",             // of embeddings for search
+    "classifier.output_labels", // of classifiers
+};
+
+// Keys of computations that no plan here has, with the value that means nothing: other values are
+// refused, and so is every key that is neither here nor above.
+static const struct {
+    const char *name;
+    double neutral;
+    bool experts;
+} neutral_keys[] = {
+    {"expert_count", 0, true},
+    {"expert_used_count", 0, true},
+    {"expert_shared_count", 0, true},
+    {"expert_group_count", 0, true},
+    {"expert_group_used_count", 0, true},
+    {"expert_feed_forward_length", 0, true},
+    {"expert_shared_feed_forward_length", 0, true},
+    {"expert_gating_func", 0, true},
+    {"expert_weights_norm", 0, true},
+    {"expert_weights_scale", 0, true},
+    {"leading_dense_block_count", 0, true},
+    {"interleave_moe_layer_step", 0, true},
+    {"moe_every_n_layers", 0, true},
+    {"logit_scale", 1, false},
+    {"residual_scale", 1, false},
+    {"embedding_scale", 1, false},
+    {"attention.clamp_kqv", 0, false},
+    {"attention.max_alibi_bias", 0, false},
+    {"attention.causal", 1, false},
+    {"attention.key_length_mla", 0, false},
+    {"attention.value_length_mla", 0, false},
+    {"attention.shared_kv_layers", 0, false},
+    {"attention.temperature_scale", 0, false},
+    {"rope.scaling.yarn_log_multiplier", 0, false},
+    {"nextn_predict_layers", 0, false},
+};
+
+// Keys for windowed layers that mean nothing while they say what another key says of all layers.
+static const struct {
+    const char *name, *of_all;
+} twin_keys[] = {
+    {"attention.key_length_swa", "attention.key_length"},
+    {"attention.value_length_swa", "attention.value_length"},
+    {"rope.dimension_count_swa", "rope.dimension_count"},
+};
+
+static bool is_number(const gguf_value *v)
+{
+    return v->type != GGUF_STRING && v->type != GGUF_ARRAY;
+}
+
+// "llama.logit_scale is 0.5", "is 'text'", "is a list".
+static void show_value(const model *m, const gguf_value *v, char out[160])
+{
+    gguf_string text = {0};
+    int n = (int)(v->key.len < 80 ? v->key.len : 80);
+    if (is_number(v)) {
+        snprintf(out, 160, "'%.*s' is %g", n, v->key.data, gguf_item_number(m->file, v, 0));
+    } else if (v->type == GGUF_STRING) {
+        char key[96];
+        snprintf(key, sizeof key, "%.*s", n, v->key.data);
+        if (gguf_get_string(m->file, key, &text) != PM_OK) text = (gguf_string){"", 0};
+        snprintf(out, 160, "'%s' is '%.*s'", key, (int)(text.len < 40 ? text.len : 40), text.data);
+    } else {
+        snprintf(out, 160, "'%.*s' is a list", n, v->key.data);
+    }
+}
+
+static pm_status unknown_key(const char *shown)
+{
+    buf list = {0};
+    for (size_t i = 0; i < sizeof known_keys / sizeof *known_keys; i++)
+        buf_printf(&list, "%s%s", i ? ", " : "", known_keys[i]);
+    pm_status status = error_set(PM_ERROR_FILE,
+                                 "%s: this property is not known, it may change results "
+                                 "(supported: %s)",
+                                 shown, list.failed ? "" : list.data);
+    buf_free(&list);
+    return status;
+}
+
+static pm_status judge_neutral(const model *m, const gguf_value *v, size_t i)
+{
+    char shown[160];
+    if (is_number(v) && gguf_item_number(m->file, v, 0) == neutral_keys[i].neutral) return PM_OK;
+    show_value(m, v, shown);
+    if (neutral_keys[i].experts)
+        return error_set(PM_ERROR_FILE, "%s: mixture-of-experts models are not supported yet",
+                         shown);
+    return error_set(PM_ERROR_FILE,
+                     "%s: this property changes results and is not supported (only %g is)", shown,
+                     neutral_keys[i].neutral);
+}
+
+static pm_status judge_twin(const model *m, const gguf_value *v, size_t i)
+{
+    char key[128], shown[160];
+    const gguf_value *other = gguf_find(m->file, key_of(m, twin_keys[i].of_all, key));
+    if (other && is_number(v) && is_number(other) &&
+        gguf_item_number(m->file, v, 0) == gguf_item_number(m->file, other, 0))
+        return PM_OK;
+    show_value(m, v, shown);
+    return error_set(PM_ERROR_FILE,
+                     "%s: layers that differ in it are not supported (only the value of '%s' is)",
+                     shown, key);
+}
+
+static bool same_text(const char *a, size_t n, const char *b)
+{
+    return strlen(b) == n && !memcmp(a, b, n);
+}
+
+// name: the key without the architecture in front.
+static pm_status judge_key(const model *m, const gguf_value *v, const char *name, size_t n)
+{
+    for (size_t i = 0; i < sizeof known_keys / sizeof *known_keys; i++)
+        if (same_text(name, n, known_keys[i])) return PM_OK;
+    for (size_t i = 0; i < sizeof neutral_keys / sizeof *neutral_keys; i++)
+        if (same_text(name, n, neutral_keys[i].name)) return judge_neutral(m, v, i);
+    for (size_t i = 0; i < sizeof twin_keys / sizeof *twin_keys; i++)
+        if (same_text(name, n, twin_keys[i].name)) return judge_twin(m, v, i);
+    char shown[160];
+    show_value(m, v, shown);
+    return unknown_key(shown);
+}
+
+// Experts first: of a file that has them, that is what its user should read.
 static pm_status refuse_unknown_properties(const model *m)
 {
-    static const struct {
-        const char *name;
-        double neutral;
-    } refused[] = {
-        {"expert_count", 0},
-        {"expert_used_count", 0},
-        {"logit_scale", 1},
-        {"residual_scale", 1},
-        {"embedding_scale", 1},
-        {"attention.clamp_kqv", 0},
-        {"attention.max_alibi_bias", 0},
-        {"attention.causal", 1},
-        {"attention.value_length_mla", 0},
-        {"attention.temperature_scale", 0},
-        {"rope.scaling.yarn_log_multiplier", 0},
-    };
-    for (size_t i = 0; i < sizeof refused / sizeof refused[0]; i++) {
+    size_t n_arch = strlen(m->arch->name);
+    for (size_t i = 0; i < sizeof neutral_keys / sizeof *neutral_keys; i++) {
         char key[128];
-        const gguf_value *v = gguf_find(m->file, key_of(m, refused[i].name, key));
-        if (!v || v->type == GGUF_STRING || v->type == GGUF_ARRAY) continue;
-        double found = gguf_item_number(m->file, v, 0);
-        if (found == refused[i].neutral) continue;
-        if (i < 2)
-            return error_set(PM_ERROR_FILE,
-                             "'%s' is %g: mixture-of-experts models are not supported yet", key,
-                             found);
-        return error_set(PM_ERROR_FILE,
-                         "'%s' is %g: this property changes results and is not supported", key,
-                         found);
+        const gguf_value *v = gguf_find(m->file, key_of(m, neutral_keys[i].name, key));
+        pm_status status = v ? judge_neutral(m, v, i) : PM_OK;
+        if (status != PM_OK) return status;
+    }
+    for (size_t i = 0; i < gguf_n_values(m->file); i++) {
+        const gguf_value *v = gguf_value_at(m->file, i);
+        if (v->key.len <= n_arch || memcmp(v->key.data, m->arch->name, n_arch) != 0 ||
+            v->key.data[n_arch] != '.')
+            continue;
+        pm_status status = judge_key(m, v, v->key.data + n_arch + 1, v->key.len - n_arch - 1);
+        if (status != PM_OK) return status;
     }
     return PM_OK;
 }
@@ -199,6 +327,12 @@ static pm_status read_rope(model *m)
         status = get_u32(m, "rope.scaling.original_context_length", &r->n_ctx_orig);
     if (status == PM_OK) status = read_scaling_type(m);
     if (status != PM_OK) return status;
+    if (r->base_local != r->base && has(m, "rope.freq_base_swa") && !m->arch->local_rope)
+        return error_set(
+            PM_ERROR_FILE,
+            "'%s.rope.freq_base_swa' is %g beside a base of %g: windowed layers with a "
+            "base of their own are not supported in this architecture",
+            m->arch->name, r->base_local, r->base);
     if (r->factor == 0) r->factor = 1; // how some converters write "none"
     if (r->n_ctx_orig == 0) r->n_ctx_orig = m->n_ctx_train;
     if (r->n_rot < 2 || r->n_rot % 2 != 0 || r->n_rot > m->head_dim)
