@@ -120,6 +120,33 @@ static void take_q2_k(const uint8_t *p, cpu_block *out)
     out->m = half_at(p + 82);
 }
 
+static void take_tq2_0(const uint8_t *p, cpu_block *out)
+{
+    take_two_bits(p, out);
+    out->d = half_at(p + 64);
+}
+
+// Bytes that hold the digits of a number in base three as a fraction of 256; the first digit is the
+// highest. Runs of n values, one digit each.
+static void take_trits(const uint8_t *p, int n, int n_digits, uint8_t *q)
+{
+    for (int k = 0; k < n_digits; k++) {
+        static const uint8_t power[5] = {1, 3, 9, 27, 81};
+        for (int j = 0; j < n; j++) {
+            unsigned rest = (uint8_t)(p[j] * power[k]);
+            q[k * n + j] = (uint8_t)(rest * 3 >> 8);
+        }
+    }
+}
+
+static void take_tq1_0(const uint8_t *p, cpu_block *out)
+{
+    take_trits(p, 32, 5, out->q);
+    take_trits(p + 32, 16, 5, out->q + 160);
+    take_trits(p + 48, 4, 4, out->q + 240);
+    out->d = half_at(p + 52);
+}
+
 // The third bit of value i is bit i / 32 of byte i % 32; clear means minus four.
 static void take_q3_k(const uint8_t *p, cpu_block *out)
 {
@@ -174,6 +201,8 @@ static const cpu_repack repacks[] = {
       .sub_signed = true}, 256, 210, take_q6_k},
     {{.type = QUANT_IQ4_XS, .low_bits = 4, .zero = 128, .span = 256, .sub = 32,
       .sub_signed = true, .levels = iq4_levels}, 256, 136, take_iq4_xs},
+    {{.type = QUANT_TQ1_0, .low_bits = 2, .zero = 1, .span = 256}, 256, 54, take_tq1_0},
+    {{.type = QUANT_TQ2_0, .low_bits = 2, .zero = 1, .span = 256}, 256, 66, take_tq2_0},
 };
 // clang-format on
 

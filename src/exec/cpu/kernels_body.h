@@ -76,31 +76,62 @@ INLINE vf gelu_tanh(vf x)
 
 // ---- unpacking weights ------------------------------------------------------------------------
 
-// Bits [shift, shift + bits) of each byte, moved up by `up`, or-ed into or stored at out.
-INLINE void spread(const uint8_t *in, uint8_t *out, uint32_t n, int bits, int up, bool add)
+// Bytes in words, so that shifts are vector operations: what crosses a byte's border is masked
+// away.
+typedef struct words {
+    uint32_t w[16];
+} words;
+
+// The 64 bytes that hold values [64 k, 64 k + 64) of a block's 512 in fields of `bits` bits: byte i
+// of the plane has values i, i + 512 / (8 / bits), ..., the first in its lowest bits.
+INLINE words field_of(const uint8_t *plane, const int bits, const int k)
 {
-    for (int part = 0; part < 8 / bits; part++) {
-        uint8_t *to = out + (uint32_t)part * n;
-        unsigned mask = (1u << bits) - 1;
-        for (uint32_t i = 0; i < n; i++) {
-            unsigned v = ((unsigned)in[i] >> part * bits & mask) << up;
-            to[i] = (uint8_t)(add ? to[i] | v : v);
-        }
+    words v;
+    const int n = bits; // pieces of 64 bytes in the plane
+    const int shift = k / n * bits;
+    const uint32_t mask = ((1u << bits) - 1) * 0x01010101u;
+    memcpy(&v, plane + k % n * 64, sizeof v);
+    for (int i = 0; i < 16; i++) v.w[i] = v.w[i] >> shift & mask;
+    return v;
+}
+
+INLINE void join_64(const uint8_t *low, const uint8_t *high, uint8_t *out, const int low_bits,
+                    const int high_bits, const int k)
+{
+    words v = field_of(low, low_bits, k);
+    if (high_bits) {
+        words h = field_of(high, high_bits, k);
+        for (int i = 0; i < 16; i++) v.w[i] |= h.w[i] << low_bits;
     }
+    memcpy(out + 64 * k, &v, sizeof v);
+}
+
+// Not a loop: each shift is to be a constant.
+INLINE void join_planes(const uint8_t *low, const uint8_t *high, uint8_t *out, const int low_bits,
+                        const int high_bits)
+{
+    join_64(low, high, out, low_bits, high_bits, 0);
+    join_64(low, high, out, low_bits, high_bits, 1);
+    join_64(low, high, out, low_bits, high_bits, 2);
+    join_64(low, high, out, low_bits, high_bits, 3);
+    join_64(low, high, out, low_bits, high_bits, 4);
+    join_64(low, high, out, low_bits, high_bits, 5);
+    join_64(low, high, out, low_bits, high_bits, 6);
+    join_64(low, high, out, low_bits, high_bits, 7);
 }
 
 // One block: 512 values of up to 7 bits.
 INLINE void spread_block(const cpu_format *f, const uint8_t *low, const uint8_t *high, uint8_t *out)
 {
-    if (f->low_bits == 4) {
-        spread(low, out, 256, 4, 0, false);
-        if (f->levels) look_up(f->levels, out, 512);
-        if (f->high_bits == 1) spread(high, out, 64, 1, 4, true);
-        if (f->high_bits == 2) spread(high, out, 128, 2, 4, true);
-    } else {
-        spread(low, out, 128, 2, 0, false);
-        if (f->high_bits == 1) spread(high, out, 64, 1, 2, true);
+    switch (f->low_bits * 10 + f->high_bits) {
+    case 40: join_planes(low, high, out, 4, 0); break;
+    case 41: join_planes(low, high, out, 4, 1); break;
+    case 42: join_planes(low, high, out, 4, 2); break;
+    case 20: join_planes(low, high, out, 2, 0); break;
+    case 21: join_planes(low, high, out, 2, 1); break;
+    default: break; // no other widths are in the table
     }
+    if (f->levels) look_up(f->levels, out, 512);
 }
 
 // base: the chunk
@@ -152,7 +183,7 @@ static void unpack(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n
                          p->memory + b * BLOCK_VALUES);
         }
     }
-    if (f->sub || f->has_min) {
+    if (f->sub || f->has_min || f->span != CPU_BLOCK) {
         unpack_scales(f, &at, base, n, p);
         return;
     }
