@@ -294,7 +294,8 @@ static void r64_seed_types_and_bounds_are_reported(void **state)
         double bound = number(op, "bound");
         bool product = !strcmp(word(op, "op"), "LINEAR") || !strcmp(word(op, "op"), "LOGITS");
         if (product) assert_true(bound >= 1e-5); // act=q8
-        assert_true(bound >= 1e-6 && bound < 5e-5);
+        // 8-bit outputs: three rounding steps (1 / 127^2 each) of a single block beyond 1e-5 at most
+        assert_true(bound >= 1e-6 && bound < 2e-4);
         assert_true(number(op, "nmse") <= bound && number(op, "nonfinite") == 0);
         number(op, "max_abs");
         number(op, "index");
