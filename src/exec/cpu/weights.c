@@ -12,6 +12,10 @@
 #include "base/size.h"
 #include "exec/cpu/team.h"
 
+#ifdef __SSE2__
+#include <emmintrin.h>
+#endif
+
 enum { ALIGN = 64, PIECE_BYTES = 384 * 1024 };
 
 // ---- layout -----------------------------------------------------------------------------------
@@ -84,30 +88,57 @@ static void fill_scales(const cpu_format *f, const cpu_planes *at, uint8_t *chun
     }
 }
 
+// 32 values of 16 rows, `stride` bytes apart, to [8 quads][16 rows][4].
+static void interleave(const uint8_t *rows, size_t stride, uint8_t *out)
+{
+#ifdef __SSE2__
+    for (size_t lane = 0; lane < CPU_LANES; lane += 4) {
+        for (size_t half = 0; half < 2; half++) {
+            const uint8_t *at = rows + lane * stride + 16 * half;
+            __m128i r0 = _mm_loadu_si128((const void *)at);
+            __m128i r1 = _mm_loadu_si128((const void *)(at + stride));
+            __m128i r2 = _mm_loadu_si128((const void *)(at + 2 * stride));
+            __m128i r3 = _mm_loadu_si128((const void *)(at + 3 * stride));
+            __m128i low01 = _mm_unpacklo_epi32(r0, r1), high01 = _mm_unpackhi_epi32(r0, r1);
+            __m128i low23 = _mm_unpacklo_epi32(r2, r3), high23 = _mm_unpackhi_epi32(r2, r3);
+            uint8_t *to = out + half * (16 * CPU_LANES) + 4 * lane;
+            _mm_storeu_si128((void *)to, _mm_unpacklo_epi64(low01, low23));
+            _mm_storeu_si128((void *)(to + 64), _mm_unpackhi_epi64(low01, low23));
+            _mm_storeu_si128((void *)(to + 128), _mm_unpacklo_epi64(high01, high23));
+            _mm_storeu_si128((void *)(to + 192), _mm_unpackhi_epi64(high01, high23));
+        }
+    }
+#else
+    for (size_t lane = 0; lane < CPU_LANES; lane++)
+        for (size_t quad = 0; quad < 8; quad++)
+            memcpy(out + quad * (4 * CPU_LANES) + 4 * lane, rows + lane * stride + 4 * quad, 4);
+#endif
+}
+
 static void fill_integers(cpu_weight *w, uint8_t *base, const uint8_t *rows, uint32_t n_rows)
 {
     const cpu_format *f = w->format;
     const cpu_repack *repack = cpu_repack_of(f->type);
     uint32_t n = repack->block_values;
-    cpu_block block;
-    uint8_t unpacked[256 * CPU_LANES] = {0};
+    cpu_block blocks[CPU_LANES]; // one of each row; rows behind the last are zeros
+    uint8_t unpacked[CPU_BLOCK * CPU_LANES];
+    memset(blocks, 0, sizeof blocks);
     for (uint32_t at = 0; at < w->cols; at += n) {
         uint32_t col = at % CPU_CHUNK, left = w->cols - (at - col);
         const cpu_planes planes = cpu_planes_of(f, left < CPU_CHUNK ? left : CPU_CHUNK);
         uint8_t *chunk = base + at / CPU_CHUNK * w->chunk_bytes;
         uint8_t *low = chunk + col * 2u * f->low_bits;
         uint8_t *high = chunk + planes.high + col * 2u * f->high_bits;
-        uint8_t *v = f->low_bits == 8 ? low : unpacked;
+        const uint8_t *from = rows + (uint64_t)(at / n) * repack->block_bytes;
         for (uint32_t lane = 0; lane < n_rows; lane++) {
-            repack->take(rows + lane * w->row_bytes + (uint64_t)(at / n) * repack->block_bytes,
-                         &block);
-            for (uint32_t quad = 0; quad < n / 4; quad++) {
-                memcpy(v + quad * (4 * CPU_LANES) + 4 * lane, block.q + 4 * quad, 4);
-            }
-            fill_scales(f, &planes, chunk, col, lane, n, &block);
+            repack->take(from + lane * w->row_bytes, &blocks[lane]);
+            fill_scales(f, &planes, chunk, col, lane, n, &blocks[lane]);
         }
-        for (uint32_t b = 0; f->low_bits != 8 && b < n / CPU_BLOCK; b++) {
-            pack_block(f, v + b * 512u, low + b * 64u * f->low_bits, high + b * 64u * f->high_bits);
+        for (uint32_t b = 0; b < n / CPU_BLOCK; b++) {
+            uint8_t *v = f->low_bits == 8 ? low + b * 512u : unpacked;
+            interleave(blocks[0].q + b * CPU_BLOCK, sizeof blocks[0], v);
+            if (f->low_bits == 8) continue;
+            pack_block(f, v, low + b * 64u * f->low_bits, high + b * 64u * f->high_bits);
         }
     }
 }
