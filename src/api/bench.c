@@ -325,6 +325,7 @@ pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
         how.n_ctx = largest_context(pm->m, &b, per_op);
     if (status == PM_OK) status = session_open(pm->loaded, &how, &s);
     if (status == PM_OK) {
+        weights_settle(pm->loaded);
         bench_run(s, &b.params, b.cases, b.n);
         if (per_op) status = take_profiles(s, &b);
     }

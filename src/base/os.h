@@ -3,6 +3,7 @@
 #ifndef PUMICE_BASE_OS_H
 #define PUMICE_BASE_OS_H
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -66,9 +67,14 @@ uint64_t os_random_seed(void);     // from the system's entropy
 uint64_t os_peak_rss(void);        // bytes; 0 where unknown
 uint64_t os_physical_memory(void); // bytes; 0 where unknown
 
-// Zeroed pages, huge ones where the system gives them; NULL when there is no memory.
-void *os_pages_alloc(uint64_t n);
+// Zeroed pages; NULL when there is no memory. `huge`: huge ones where the system has them. Reading
+// them is faster, but their first use can take many times longer (a virtual machine may have to
+// fetch all of one from its host): what is wanted soon takes ordinary ones and gathers them later.
+void *os_pages_alloc(uint64_t n, bool huge);
 void os_pages_free(void *p, uint64_t n);
+// Copies ordinary pages into huge ones in the same place while others use them; ends when it is
+// done, when *stop is set (checked every few milliseconds) or where the system can't.
+void os_pages_gather(void *p, uint64_t n, const atomic_bool *stop);
 
 // What R60 asks for: threads = min(affinity, container quota, physical cores). 0: unknown.
 typedef struct os_cpus {
@@ -89,6 +95,8 @@ os_cpu_features os_cpu_detect(void);
 typedef struct os_thread os_thread;
 pm_status os_thread_start(void (*run)(void *arg), void *arg, os_thread **out);
 void os_thread_join(os_thread *t); // frees t; accepts NULL
+// The calling thread runs from now on only where a core has nothing else to do (if the system can).
+void os_thread_be_idle(void);
 
 typedef struct os_mutex os_mutex; // a mutex with its condition
 os_mutex *os_mutex_create(void);  // NULL when there is no memory

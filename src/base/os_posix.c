@@ -378,15 +378,33 @@ uint64_t os_physical_memory(void)
     return pages > 0 && page > 0 ? (uint64_t)pages * (uint64_t)page : 0;
 }
 
-void *os_pages_alloc(uint64_t n)
+void *os_pages_alloc(uint64_t n, bool huge)
 {
     if (n == 0 || n > SIZE_MAX / 2) return NULL;
     void *p = mmap(NULL, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return NULL;
 #ifdef MADV_HUGEPAGE
-    madvise(p, n, MADV_HUGEPAGE);
+    if (huge) madvise(p, n, MADV_HUGEPAGE);
+#else
+    (void)huge;
 #endif
     return p;
+}
+
+void os_pages_gather(void *p, uint64_t n, const atomic_bool *stop)
+{
+#ifdef MADV_HUGEPAGE
+    enum { COLLAPSE = 25 }; // MADV_COLLAPSE of Linux 6.1; older headers don't name it
+    const uintptr_t huge = UINT64_C(2) << 20, end = (uintptr_t)p + n;
+    uintptr_t at = ((uintptr_t)p + huge - 1) / huge * huge;
+    for (; at + huge <= end && !atomic_load(stop); at += huge) {
+        if (madvise((void *)at, huge, COLLAPSE) == 0 || errno != EINVAL) continue;
+        madvise((void *)at, end - at, MADV_HUGEPAGE); // an older system may do it by and by
+        return;
+    }
+#else
+    (void)p, (void)n, (void)stop;
+#endif
 }
 
 void os_pages_free(void *p, uint64_t n)
@@ -516,6 +534,14 @@ pm_status os_thread_start(void (*run)(void *arg), void *arg, os_thread **out)
     }
     *out = t;
     return PM_OK;
+}
+
+void os_thread_be_idle(void)
+{
+#ifdef __linux__
+    enum { IDLE = 5 }; // SCHED_IDLE, which strict headers hide
+    (void)sched_setscheduler(0, IDLE, &(struct sched_param){0}); // else it runs as others do
+#endif
 }
 
 void os_thread_join(os_thread *t)

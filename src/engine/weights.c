@@ -97,6 +97,13 @@ done:
     return status;
 }
 
+void weights_settle(weights *w)
+{
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        if (w->parts[i].kind->settle) w->parts[i].kind->settle(w->parts[i].loaded);
+    }
+}
+
 void weights_unload(weights *w)
 {
     if (!w) return;

@@ -26,6 +26,7 @@ typedef struct weights {
 
 // The parts follow each other and cover all layers: asserted. The model outlives the weights.
 pm_status weights_load(const model *m, const weights_part *parts, uint32_t n_parts, weights **out);
+void weights_settle(weights *w); // see exec_kind
 void weights_unload(weights *w); // accepts NULL
 
 #endif

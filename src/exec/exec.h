@@ -64,6 +64,9 @@ typedef struct exec_kind {
     // Loads the tensors i with wanted[i] (of n) and keeps them. Failure leaves nothing behind.
     pm_status (*load)(const exec_params *params, const plan_tensor *tensors, uint32_t n,
                       const bool *wanted, const exec_source *source, exec_weights **out);
+    // Optional. Finishes what goes on behind loading, in idle cores, to make running faster: before
+    // speed is measured.
+    void (*settle)(exec_weights *w);
     void (*unload)(exec_weights *w);
     uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
     const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"

@@ -44,7 +44,7 @@ static pm_status pass(reader *readers, int n, double *seconds)
 pm_status bandwidth_measure(int n_threads, double *bytes_per_second)
 {
     int n = n_threads < 1 ? 1 : n_threads > MAX_THREADS ? MAX_THREADS : n_threads;
-    uint64_t *memory = os_pages_alloc(TOTAL_BYTES);
+    uint64_t *memory = os_pages_alloc(TOTAL_BYTES, true);
     reader *readers = calloc((size_t)n, sizeof *readers);
     pm_status status = PM_OK;
     if (!memory || !readers) {

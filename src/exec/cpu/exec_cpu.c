@@ -138,7 +138,7 @@ static pm_status make_memory(exec *e, const needs *n)
     if (!e->bufs || !e->scratch) return error_memory("a session", e->set->n_bufs);
     arena a = {0};
     carve_all(e, &a, n);
-    if (a.overflow || !(e->memory = os_pages_alloc(a.used)))
+    if (a.overflow || !(e->memory = os_pages_alloc(a.used, true)))
         return error_memory("the cache and buffers of a session", a.used);
     e->bytes = a.used;
     a = (arena){.base = e->memory};
@@ -357,6 +357,7 @@ static bool cpu_prefers_q8(const exec_weights *w)
 const exec_kind exec_cpu = {
     .name = "cpu",
     .load = cpu_load,
+    .settle = cpu_settle,
     .unload = cpu_unload,
     .weight_bytes = cpu_weight_bytes,
     .describe = cpu_describe,

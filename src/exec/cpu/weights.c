@@ -16,7 +16,7 @@
 #include <emmintrin.h>
 #endif
 
-enum { ALIGN = 64, PIECE_BYTES = 384 * 1024 };
+enum { ALIGN = 64, PIECE_BYTES = 384 * 1024, GATHER_BYTES = 16 << 20 };
 
 // ---- layout -----------------------------------------------------------------------------------
 
@@ -378,7 +378,7 @@ static pm_status load_all(loader *l, const bool *wanted)
     uint32_t n_pieces = 0;
     pm_status status = lay_out(w, l->tensors, wanted, &staging_bytes, &n_pieces);
     if (status != PM_OK || n_pieces == 0) return status;
-    w->memory = os_pages_alloc(w->bytes);
+    w->memory = os_pages_alloc(w->bytes, false);
     if (!w->memory) return error_memory("the weights", w->bytes);
     l->pieces = calloc(n_pieces, sizeof *l->pieces);
     l->mutex = os_mutex_create();
@@ -395,6 +395,28 @@ static pm_status load_all(loader *l, const bool *wanted)
     team_run(l->team, load_member, l);
     if (l->status != PM_OK) return error_set(l->status, "%s", l->message);
     return PM_OK;
+}
+
+static void gather(void *arg)
+{
+    exec_weights *w = arg;
+    os_thread_be_idle();
+    os_pages_gather(w->memory, w->bytes, &w->stop_gathering);
+}
+
+static void stop_gathering(exec_weights *w)
+{
+    atomic_store(&w->stop_gathering, true);
+    os_thread_join(w->gatherer);
+    w->gatherer = NULL;
+    atomic_store(&w->stop_gathering, false);
+}
+
+void cpu_settle(exec_weights *w)
+{
+    if (!w->gatherer) return;
+    stop_gathering(w); // it may never get a core; what it has done already takes no time again
+    os_pages_gather(w->memory, w->bytes, &w->stop_gathering);
 }
 
 pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32_t n,
@@ -420,6 +442,9 @@ pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32
         cpu_unload(w);
         return status;
     }
+    // Without the thread pages stay as they are: slower, not wrong.
+    if (w->bytes >= GATHER_BYTES && os_thread_start(gather, w, &w->gatherer) != PM_OK)
+        w->gatherer = NULL;
     snprintf(w->description, sizeof w->description, "%s, %d thread%s", w->kernels->label,
              w->n_threads, w->n_threads == 1 ? "" : "s");
     *out = w;
@@ -429,6 +454,7 @@ pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32
 void cpu_unload(exec_weights *w)
 {
     if (!w) return;
+    stop_gathering(w);
     os_pages_free(w->memory, w->bytes);
     free(w->tensors);
     free(w);

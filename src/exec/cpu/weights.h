@@ -2,6 +2,7 @@
 #ifndef PUMICE_EXEC_CPU_WEIGHTS_H
 #define PUMICE_EXEC_CPU_WEIGHTS_H
 
+#include "base/os.h"
 #include "exec/cpu/kernels.h"
 #include "exec/exec.h"
 
@@ -21,6 +22,8 @@ struct exec_weights {
     cpu_tensor *tensors;
     uint8_t *memory; // everything
     uint64_t bytes;
+    os_thread *gatherer; // makes huge pages of `memory` while cores are idle
+    atomic_bool stop_gathering;
 };
 
 // One block of a file taken apart: the integers in the order of the row, and what scales them.
@@ -53,6 +56,7 @@ const float *cpu_weight_panel(const cpu_kernels *k, const cpu_weight *w, uint32_
 
 pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32_t n,
                    const bool *wanted, const exec_source *source, exec_weights **out);
+void cpu_settle(exec_weights *w);
 void cpu_unload(exec_weights *w);
 
 #endif
