@@ -127,10 +127,23 @@ void os_die_by_interrupt(void);
 void os_standard_streams(void);
 // Remembers how the terminal of stdin is set: an end by a signal puts it back.
 void os_terminal_keep(void);
+// What a signal that ends the process writes to stdout (1) or stderr (2) first, because the
+// terminal is in a state that only this undoes; NULL: nothing. The text must stay.
+void os_terminal_undo(int fd, const char *text);
 // Was the process stopped and continued since the last call?
 bool os_continued(void);
+// Has the terminal (of os_terminal_keep) another size since the last call?
+bool os_resized(void);
 enum { OS_READ_END = -1, OS_READ_SIGNAL = -2 };
 // One byte, 0 to 255, or why there is none.
 int os_read_byte(int fd);
+
+// ---- other programs ---------------------------------------------------------------------------
+
+// Runs a program (found by PATH, without arguments or a shell) with `input` as its standard input
+// and gives what it wrote to its standard output, zero-terminated, released with free. An interrupt
+// ends it. PM_ERROR_RUN: it can't be run, was interrupted, or wrote more than `max` bytes.
+pm_status os_run_program(const char *program, const char *input, size_t n, size_t max,
+                         char **output, size_t *n_output, int *exit_status);
 
 #endif

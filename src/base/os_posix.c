@@ -5,10 +5,12 @@
 #include <fcntl.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +19,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
@@ -616,11 +619,12 @@ int os_terminal_width(void)
     return 80;
 }
 
-static volatile sig_atomic_t interrupts, continued;
+static volatile sig_atomic_t interrupts, continued, resized;
 static void (*volatile interrupt_run)(void *arg);
 static void *volatile interrupt_arg;
 static struct termios kept_terminal;
 static volatile sig_atomic_t terminal_is_kept;
+static const char *volatile terminal_undo[STDERR_FILENO + 1];
 
 static void on_interrupt(int signal_number)
 {
@@ -663,6 +667,11 @@ void os_interrupts_clear(void)
 static void die_by(int signal_number)
 {
     if (terminal_is_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
+    for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
+        const char *text = terminal_undo[fd];
+        ssize_t written = text ? write(fd, text, strlen(text)) : 0;
+        (void)written; // nothing can be done about it here
+    }
     signal(signal_number, SIG_DFL);
     raise(signal_number);
 }
@@ -678,6 +687,19 @@ static void on_continue(int signal_number)
     continued = 1;
 }
 
+static void on_resize(int signal_number)
+{
+    (void)signal_number;
+    resized = 1;
+}
+
+bool os_resized(void)
+{
+    bool was = resized != 0;
+    resized = 0;
+    return was;
+}
+
 bool os_continued(void)
 {
     bool was = continued != 0;
@@ -685,19 +707,32 @@ bool os_continued(void)
     return was;
 }
 
-void os_terminal_keep(void)
+static void catch_ends(void)
 {
     static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT};
-    if (tcgetattr(STDIN_FILENO, &kept_terminal) != 0) return;
-    terminal_is_kept = 1;
     for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
         struct sigaction action = {.sa_handler = die_by}, before;
         // What is ignored (nohup) stays so.
         if (sigaction(ends[k], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(ends[k], &action, NULL);
     }
+}
+
+void os_terminal_keep(void)
+{
+    if (tcgetattr(STDIN_FILENO, &kept_terminal) != 0) return;
+    terminal_is_kept = 1;
+    catch_ends();
     struct sigaction action = {.sa_handler = on_continue};
     sigaction(SIGCONT, &action, NULL);
+    action.sa_handler = on_resize;
+    sigaction(SIGWINCH, &action, NULL);
+}
+
+void os_terminal_undo(int fd, const char *text)
+{
+    if (text) catch_ends();
+    terminal_undo[fd] = text;
 }
 
 void os_standard_streams(void)
@@ -715,4 +750,106 @@ int os_read_byte(int fd)
     ssize_t got = read(fd, &byte, 1);
     if (got == 1) return byte;
     return got < 0 && errno == EINTR ? OS_READ_SIGNAL : OS_READ_END;
+}
+
+// ---- other programs ---------------------------------------------------------------------------
+
+// Both ends close when another program starts.
+static bool make_pipes(int to[2], int from[2])
+{
+    to[0] = to[1] = from[0] = from[1] = -1;
+    return pipe2(to, O_CLOEXEC) == 0 && pipe2(from, O_CLOEXEC) == 0;
+}
+
+static void close_pipe(int ends[2])
+{
+    for (int k = 0; k < 2; k++) {
+        if (ends[k] >= 0) close(ends[k]);
+        ends[k] = -1;
+    }
+}
+
+static int spawn(const char *program, int in, int out, pid_t *pid)
+{
+    char *const words[] = {(char *)program, NULL};
+    posix_spawn_file_actions_t actions;
+    posix_spawnattr_t attributes;
+    sigset_t defaults;
+    sigemptyset(&defaults);
+    sigaddset(&defaults, SIGPIPE); // ignored here, which a program would inherit
+    int error = posix_spawn_file_actions_init(&actions);
+    if (error) return error;
+    error = posix_spawnattr_init(&attributes);
+    if (error) {
+        posix_spawn_file_actions_destroy(&actions);
+        return error;
+    }
+    posix_spawnattr_setsigdefault(&attributes, &defaults);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+    error = posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+    if (!error) error = posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+    if (!error) error = posix_spawnp(pid, program, &actions, &attributes, words, environ);
+    posix_spawn_file_actions_destroy(&actions);
+    posix_spawnattr_destroy(&attributes);
+    return error;
+}
+
+// Writes the input and reads the output until that ends; false: interrupted, or too much of it.
+static bool exchange(int *in, int out, const char *input, size_t n, size_t max, buf *output)
+{
+    fcntl(*in, F_SETFL, O_NONBLOCK);
+    for (size_t written = 0;;) {
+        if (written == n && *in >= 0) {
+            close(*in);
+            *in = -1;
+        }
+        struct pollfd fds[2] = {{.fd = out, .events = POLLIN}, {.fd = *in, .events = POLLOUT}};
+        if (poll(fds, *in >= 0 ? 2 : 1, 200) < 0 && errno != EINTR) return false;
+        if (interrupts > 0) return false;
+        if (*in >= 0 && fds[1].revents) {
+            ssize_t some = write(*in, input + written, n - written);
+            // A program that does not read its input may still answer.
+            written = some > 0 ? written + (size_t)some : errno == EAGAIN ? written : n;
+        }
+        if (!fds[0].revents) continue;
+        char part[4096];
+        ssize_t got = read(out, part, sizeof part);
+        if (got == 0) return true;
+        if (got < 0 && errno != EINTR) return false;
+        if (got > 0) buf_add(output, part, (size_t)got);
+        if (output->len > max) return false;
+    }
+}
+
+pm_status os_run_program(const char *program, const char *input, size_t n, size_t max,
+                         char **output, size_t *n_output, int *exit_status)
+{
+    int to[2], from[2], state = 0;
+    pid_t pid = 0;
+    buf text = {0};
+    int error = make_pipes(to, from) ? 0 : errno;
+    if (!error) error = spawn(program, to[0], from[1], &pid);
+    if (error) {
+        close_pipe(to);
+        close_pipe(from);
+        return error_set(PM_ERROR_RUN, "%s: %s", program, strerror(error));
+    }
+    close(to[0]);
+    close(from[1]);
+    to[0] = from[1] = -1;
+    bool whole = exchange(&to[1], from[0], input, n, max, &text);
+    close_pipe(to);
+    close_pipe(from);
+    if (!whole) kill(pid, SIGTERM);
+    while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
+    }
+    if (!whole) {
+        bool long_output = text.len > max;
+        buf_free(&text);
+        return long_output ? error_set(PM_ERROR_RUN, "%s: its output is longer than %zu bytes",
+                                       program, max)
+                           : error_set(PM_ERROR_RUN, "%s: was interrupted", program);
+    }
+    *exit_status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
+    return buf_take(&text, output, n_output);
 }
