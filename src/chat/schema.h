@@ -1,0 +1,22 @@
+// JSON schemas as grammars: every text of the grammar is JSON that the schema accepts.
+//
+// Understood: type (one or several), enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref
+// inside the document, properties (in their order), required, additionalProperties, items,
+// prefixItems, minItems, maxItems, minLength, maxLength; true. Other keywords that restrict a value
+// are refused by name; what only describes it is passed over. Properties beyond those that are
+// listed are written only where additionalProperties says so itself. Numbers have at most 16
+// digits.
+#ifndef PUMICE_CHAT_SCHEMA_H
+#define PUMICE_CHAT_SCHEMA_H
+
+#include <jansson.h>
+#include <stddef.h>
+
+#include "base/buf.h"
+#include "base/error.h"
+
+// Appends the grammar's text (text/grammar.h). PM_ERROR_USAGE: the message has the place in the
+// schema and what is wrong there.
+pm_status schema_grammar(const json_t *schema, buf *out);
+
+#endif

@@ -1,0 +1,480 @@
+// Grammars: what they accept, what is no grammar, which tokens may come, texts that end in time.
+#include "support/test.h"
+
+#include <jansson.h>
+#include <stdbool.h>
+
+#include "base/os.h"
+#include "base/rng.h"
+#include "chat/schema.h"
+#include "text/grammar.h"
+
+static grammar *parse(const char *source)
+{
+    grammar *g = NULL;
+    if (grammar_parse(source, strlen(source), &g) != PM_OK) {
+        fail_msg("'%s': %s", source, error_message());
+    }
+    return g;
+}
+
+// Is the whole text one of the grammar's?
+static bool accepts(const grammar *g, const char *text, size_t n)
+{
+    grammar_run *r = NULL;
+    assert_ok(grammar_run_open(g, NULL, &r));
+    bool good = true;
+    for (size_t i = 0; i < n && good; i++) good = grammar_accept_bytes(r, text + i, 1) == PM_OK;
+    good = good && grammar_complete(r);
+    grammar_run_close(r);
+    return good;
+}
+
+// ---- what a grammar accepts -------------------------------------------------------------------
+
+static void texts_of_grammars(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *source, *yes[6], *no[6];
+    } list[] = {
+        {"root ::= \"ab\"", {"ab"}, {"", "a", "abc", "ba"}},
+        {"root ::= \"a\" | \"b\"", {"a", "b"}, {"", "ab"}},
+        {"root ::= \"a\"*", {"", "a", "aaaa"}, {"b", "ab"}},
+        {"root ::= \"a\"+ \"b\"?", {"a", "ab", "aaab"}, {"", "b", "abb"}},
+        {"root ::= (\"a\" \"b\" | \"c\")*", {"", "ab", "cab", "abc"}, {"a", "ba"}},
+        {"root ::= \"a\"{2}", {"aa"}, {"a", "aaa"}},
+        {"root ::= \"a\"{2,}", {"aa", "aaaaa"}, {"a", ""}},
+        {"root ::= \"a\"{0,2}", {"", "a", "aa"}, {"aaa"}},
+        {"root ::= \"a\"{1,3} \"b\"", {"ab", "aab", "aaab"}, {"b", "aaaab"}},
+        {"root ::= (\"a\" | \"b\"{2}){2}", {"aa", "abb", "bba", "bbbb"}, {"ab", "bb", "aaa"}},
+        {"root ::= \"a\"{0} \"b\"", {"b"}, {"ab"}},
+        {"root ::= [a-c]+ [^x\\n]", {"aq", "abcz", "a\xc3\xa9"}, {"ax", "a\n", "a", "a\xc3"}},
+        {"root ::= [\\]\\-^]+", {"]-^"}, {"a", "\\"}},
+        {"root ::= .", {"a", "\n", "\xc3\xa9", "\xf0\x9f\x98\x80"}, {"", "ab", "\xc3", "\xff"}},
+        {"root ::= [\xc3\xa0-\xc3\xbf]", {"\xc3\xa9"}, {"\xc3\x9f", "e", "\xc3"}},
+        {"root ::= [\\u0800-\\U00010fff]",
+         {"\xe0\xa0\x80", "\xed\x9f\xbf", "\xf0\x90\xbf\xbf"},
+         {"\xdf\xbf", "\xed\xa0\x80", "\xf0\x91\x80\x80"}},
+        {"root ::= \"\\x41\\u00e9\\n\\\"\\\\\"", {"A\xc3\xa9\n\"\\"}, {"A"}},
+        {"root ::= expr\nexpr ::= term (\"+\" term)*\nterm ::= [0-9]+ | \"(\" expr \")\"\n",
+         {"1", "1+2", "(1+(2))+30"},
+         {"", "1+", "(1", "1)", "()"}},
+        {"# a list\nroot ::= item # one\n   \nitem ::=\n  \"a\" |\n  \"b\" (\n \"c\"\n )\n",
+         {"a", "bc"},
+         {"b", "ab"}},
+        {"root ::= a* b\na ::= \"x\" | \"\"\nb ::= \"y\"", {"y", "xxy"}, {"x", "yx"}},
+        {"root ::= (\"a\"*)* \"b\"", {"b", "aab"}, {"a"}},
+        {"root ::= \"(\" root \")\" | \"\"", {"", "()", "(())"}, {"(", ")", "()()"}},
+        {"root ::= \"\"", {""}, {"a"}},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        grammar *g = parse(list[i].source);
+        for (size_t k = 0; k < 6 && list[i].yes[k]; k++) {
+            if (!accepts(g, list[i].yes[k], strlen(list[i].yes[k]))) {
+                fail_msg("'%s' does not accept '%s'", list[i].source, list[i].yes[k]);
+            }
+        }
+        for (size_t k = 0; k < 6 && list[i].no[k]; k++) {
+            if (accepts(g, list[i].no[k], strlen(list[i].no[k]))) {
+                fail_msg("'%s' accepts '%s'", list[i].source, list[i].no[k]);
+            }
+        }
+        grammar_free(g);
+    }
+}
+
+// Every character of a class, and none else, whatever the borders of its encodings.
+static void classes_against_a_slow_one(void **state)
+{
+    (void)state;
+    static const uint32_t edges[] = {0,       1,       0x7f,    0x80,    0x81,   0x7ff,
+                                     0x800,   0xfff,   0x1000,  0xd7ff,  0xe000, 0xffff,
+                                     0x10000, 0x3ffff, 0x40000, 0x10ffff};
+    enum { N = sizeof edges / sizeof *edges };
+    for (size_t a = 0; a < N; a++) {
+        for (size_t b = a; b < N; b++) {
+            char source[64];
+            snprintf(source, sizeof source, "root ::= [\\U%08x-\\U%08x]", (unsigned)edges[a],
+                     (unsigned)edges[b]);
+            grammar *g = parse(source);
+            for (size_t c = 0; c < N; c++) {
+                char text[4];
+                size_t n = text_utf8_put(edges[c], text);
+                assert_int_equal(accepts(g, text, n), c >= a && c <= b);
+            }
+            grammar_free(g);
+        }
+    }
+}
+
+static void what_is_no_grammar(void **state)
+{
+    (void)state;
+    static const char *const list[][2] = {
+        {"", "no rule 'root'"},
+        {"start ::= \"a\"", "no rule 'root'"},
+        {"root ::= \"a\"\nroot ::= \"b\"", "line 2: a rule is defined twice"},
+        {"root ::= item", "line 1: no rule 'item'"},
+        {"root = \"a\"", "line 1: ::= is expected"},
+        {"root ::= \"a", "line 1: a literal has no closing"},
+        {"root ::= [a", "line 1: a class has no closing"},
+        {"root ::= []", "a class without a character"},
+        {"root ::= [z-a]", "a range goes backwards"},
+        {"root ::= (\"a\"", "a bracket is not closed"},
+        {"root ::= \"a\" )", "something that begins nothing"},
+        {"root ::= * \"a\"", "something that begins nothing"},
+        {"root ::= \"a\"{3,2}", "second number is below"},
+        {"root ::= \"a\"{x}", "{ needs a number"},
+        {"root ::= \"\\q\"", "an unknown escape"},
+        {"root ::= \"\\x4\"", "too few hexadecimal digits"},
+        {"root ::= \"\\ud800\"", "no character"},
+        {"root ::= \"\xff\"", "invalid UTF-8"},
+        {"\n\nroot ::= root \"a\" | \"a\"", "line 3: rule 'root' begins with itself"},
+        {"root ::= a\na ::= \"\" b\nb ::= c? a | \"x\"\nc ::= \"c\"", "begins with itself"},
+        {"root ::= \"a\" root", "rule 'root' has no end"},
+        {"root ::= \"a\"{100000}{100000}", "too large"},
+        {"root ::= [^\\x00-\\U0010ffff]", "a class without a character"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        grammar *g = NULL;
+        assert_int_equal(grammar_parse(list[i][0], strlen(list[i][0]), &g), PM_ERROR_USAGE);
+        if (!strstr(error_message(), list[i][1])) {
+            fail_msg("'%s': %s", list[i][0], error_message());
+        }
+    }
+    char deep[2000] = "root ::= ";
+    memset(deep + 9, '(', 1000);
+    grammar *g = NULL;
+    assert_int_equal(grammar_parse(deep, strlen(deep), &g), PM_ERROR_USAGE);
+}
+
+// ---- tokens -----------------------------------------------------------------------------------
+
+typedef struct fixture {
+    gguf *file;
+    text_vocab *v;
+    grammar_tokens *t;
+} fixture;
+
+static int setup(void **state)
+{
+    fixture *f = calloc(1, sizeof *f);
+    *state = f;
+    FILE *there = fopen(test_data("vocab/smollm2.gguf"), "rb");
+    if (!there) return 0;
+    fclose(there);
+    assert_ok(gguf_open(test_data("vocab/smollm2.gguf"), true, &f->file));
+    assert_ok(text_vocab_load(f->file, NULL, &f->v));
+    assert_ok(grammar_tokens_make(f->v, &f->t));
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    fixture *f = *state;
+    grammar_tokens_free(f->t);
+    text_vocab_free(f->v);
+    gguf_close(f->file);
+    free(f);
+    return 0;
+}
+
+static bool bit(const uint64_t *bits, int32_t id)
+{
+    return bits[id / 64] >> id % 64 & 1;
+}
+
+static const char arithmetic[] =
+    "root ::= sum\nsum ::= term (\" + \" term)*\n"
+    "term ::= [0-9]{1,4} | \"(\" sum \")\" | [a-z\xc3\xa0-\xc3\xbf]+\n";
+
+// The mask holds exactly the tokens that each by itself may come; along a random text.
+static void masks_against_single_tokens(void **state)
+{
+    const fixture *f = *state;
+    if (!f->t) skip();
+    grammar *g = parse(arithmetic);
+    for (uint64_t seed = 0; seed < 4; seed++) {
+        grammar_run *r = NULL;
+        assert_ok(grammar_run_open(g, f->t, &r));
+        for (uint64_t step = 0; step < 12; step++) {
+            const uint64_t *bits;
+            size_t n, counted = 0;
+            uint64_t limit = step < 6 ? GRAMMAR_NO_LIMIT : 14 - step;
+            assert_ok(grammar_mask(r, limit, &bits, &n));
+            int32_t chosen = -1;
+            uint64_t best = 0;
+            for (int32_t id = 0; id < text_n_vocab(f->v); id++) {
+                bool allowed;
+                counted += bit(bits, id);
+                if (id % 7 == 0 || bit(bits, id)) { // all that are set, a part of the others
+                    assert_ok(grammar_allows(r, id, limit, &allowed));
+                    if (allowed != bit(bits, id))
+                        fail_msg("token %d is %d in the mask", id, !allowed);
+                }
+                uint64_t draw = rng_u64(seed * 100 + step, (uint64_t)id);
+                if (!bit(bits, id) || text_is_end(f->v, id) || draw < best) continue;
+                chosen = id;
+                best = draw;
+            }
+            assert_int_equal(counted, n);
+            if (chosen < 0) break;
+            assert_ok(grammar_accept(r, chosen));
+        }
+        grammar_run_close(r);
+    }
+    grammar_free(g);
+}
+
+// Draws tokens at random until the text ends; it must do so within `limit` tokens.
+static char *random_text(const fixture *f, const grammar *g, uint64_t seed, uint64_t limit)
+{
+    grammar_run *r = NULL;
+    buf text = {0};
+    buf_str(&text, "");
+    assert_ok(grammar_run_open(g, f->t, &r));
+    for (uint64_t left = limit;; left--) {
+        const uint64_t *bits;
+        size_t n;
+        if (left == 0) {
+            assert_true(grammar_complete(r));
+            break;
+        }
+        assert_ok(grammar_mask(r, left, &bits, &n));
+        if (n == 0) {
+            assert_true(grammar_complete(r));
+            break;
+        }
+        size_t skip_n = (size_t)(rng_double(seed, left) * (double)n);
+        int32_t id = 0;
+        for (;; id++) {
+            if (bit(bits, id) && skip_n-- == 0) break;
+        }
+        if (text_is_end(f->v, id)) break;
+        assert_ok(grammar_accept(r, id));
+        gguf_string piece = text_piece(f->v, id, false);
+        buf_add(&text, piece.data, piece.len);
+    }
+    grammar_run_close(r);
+    return text.data;
+}
+
+static grammar *from_schema(const char *schema)
+{
+    json_t *json = json_loads(schema, JSON_DECODE_ANY, NULL);
+    assert_non_null(json);
+    buf source = {0};
+    if (schema_grammar(json, &source) != PM_OK) fail_msg("%s: %s", schema, error_message());
+    grammar *g = NULL;
+    if (grammar_parse(source.data, source.len, &g) != PM_OK) {
+        fail_msg("%s: %s\n%s", schema, error_message(), source.data);
+    }
+    buf_free(&source);
+    json_decref(json);
+    return g;
+}
+
+static const char person[] =
+    "{\"type\": \"object\", \"properties\": {\"name\": {\"type\": \"string\", \"maxLength\": 12}, "
+    "\"age\": {\"type\": \"integer\"}, \"tags\": {\"type\": \"array\", \"items\": {\"enum\": "
+    "[\"a\", \"b\", 3, null]}, \"minItems\": 1, \"maxItems\": 3}, \"more\": {\"anyOf\": "
+    "[{\"type\": "
+    "\"boolean\"}, {\"$ref\": \"#\"}]}}, \"required\": [\"name\", \"tags\"], "
+    "\"additionalProperties\": false}";
+
+static void check_person(const json_t *p)
+{
+    assert_true(json_is_object(p));
+    assert_true(json_is_string(json_object_get(p, "name")));
+    const json_t *age = json_object_get(p, "age"), *tags = json_object_get(p, "tags");
+    assert_true(!age || json_is_integer(age));
+    assert_true(json_array_size(tags) >= 1 && json_array_size(tags) <= 3);
+    const json_t *more = json_object_get(p, "more");
+    assert_int_equal(json_object_size(p), 2 + (age != NULL) + (more != NULL));
+    if (more && !json_is_boolean(more)) check_person(more);
+}
+
+// Whatever is drawn, the text is complete JSON in the end: also where the limit ends it.
+static void random_texts_always_parse(void **state)
+{
+    const fixture *f = *state;
+    if (!f->t) skip();
+    grammar *g = from_schema(person), *any = from_schema("true");
+    for (uint64_t seed = 0; seed < 60; seed++) {
+        uint64_t limit = grammar_shortest(g) + seed % 40;
+        char *text = random_text(f, g, seed, limit);
+        json_t *value = json_loads(text, 0, NULL);
+        if (!value) fail_msg("no JSON: %s", text);
+        check_person(value);
+        json_decref(value);
+        free(text);
+        text = random_text(f, any, seed, 1 + seed);
+        value = json_loads(text, JSON_DECODE_ANY, NULL);
+        if (!value) fail_msg("no JSON: %s", text);
+        json_decref(value);
+        free(text);
+    }
+    grammar_free(any);
+    grammar_free(g);
+}
+
+// ---- schemas ----------------------------------------------------------------------------------
+
+static void texts_of_schemas(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *schema, *yes[5], *no[6];
+    } list[] = {
+        {"{\"type\": \"integer\"}", {"0", "-12", "123"}, {"01", "1.5", "\"1\"", "", "--1"}},
+        {"{\"type\": \"number\"}", {"0", "-1.5", "1e5", "2.25E-3"}, {"1.", ".5", "1e", "1e999"}},
+        {"{\"type\": \"boolean\"}", {"true", "false"}, {"True", "null"}},
+        {"{\"type\": [\"string\", \"null\"]}",
+         {"\"\"", "\"a\\n\\u00e9\"", "null"},
+         {"\"a", "\"\\ud800\"", "\"\\u0000\"", "\"\n\"", "\"\\x\""}},
+        {"{\"type\": \"string\", \"minLength\": 2, \"maxLength\": 3}",
+         {"\"ab\"", "\"\\n\\n\"", "\"\xc3\xa9\xc3\xa9\xc3\xa9\""},
+         {"\"a\"", "\"abcd\""}},
+        {"{\"enum\": [\"red\", 1, {\"a\": [true]}]}",
+         {"\"red\"", "1", "{\"a\":[true]}"},
+         {"red", "2"}},
+        {"{\"const\": \"q\\\"\\\\\"}", {"\"q\\\"\\\\\""}, {"\"q\""}},
+        {"{\"type\": \"array\"}", {"[]", "[1, \"a\", [null]]", "[\n  1]"}, {"[1,]", "[", "[,]"}},
+        {"{\"type\": \"array\", \"items\": {\"type\": \"integer\"}, \"minItems\": 2}",
+         {"[1,2]", "[1, 2, 3]"},
+         {"[]", "[1]", "[1, true]"}},
+        {"{\"type\": \"array\", \"maxItems\": 0}", {"[]"}, {"[1]"}},
+        {"{\"prefixItems\": [{\"type\": \"integer\"}, {\"type\": \"string\"}]}",
+         {"[1, \"a\"]"},
+         {"[1]", "[\"a\", 1]", "[1, \"a\", 2]"}},
+        {"{\"type\": \"object\"}", {"{}", "{\"a\": {\"b\": 1}}"}, {"{\"a\"}", "{a: 1}"}},
+        {"{\"properties\": {\"a\": {\"type\": \"integer\"}, \"b\": {}}, \"required\": [\"a\"]}",
+         {"{\"a\": 1}", "{\"a\":1,\"b\":\"x\"}"},
+         {"{}", "{\"b\": 1}", "{\"b\":1,\"a\":1}", "{\"a\": 1, \"c\": 2}", "{\"a\":1,}"}},
+        {"{\"properties\": {\"a\": {}, \"b\": {}}}",
+         {"{}", "{\"a\": 1}", "{\"b\": 1}", "{\"a\": 1, \"b\": 2}"},
+         {"{\"b\": 1, \"a\": 1}", "{, \"b\": 1}"}},
+        {"{\"properties\": {\"ab\": {\"type\": \"null\"}, \"ac\": {}}, \"additionalProperties\": "
+         "{\"type\": \"integer\"}}",
+         {"{\"x\": 1}", "{\"ab\": null, \"a\": 1}", "{\"abc\": 1, \"\": 2}", "{\"ac\": 0}"},
+         {"{\"x\": null}", "{\"x\": 1, \"ab\": 1}", "{\"ad\": \"\"}", "{\"\\u0061b\": 1}"}},
+        {"{\"additionalProperties\": {\"type\": \"boolean\"}}",
+         {"{}", "{\"a\": true, \"b\": false}"},
+         {"{\"a\": 1}"}},
+        {"{\"$ref\": \"#/$defs/list\", \"$defs\": {\"list\": {\"type\": \"array\", \"items\": "
+         "{\"$ref\": \"#/$defs/list\"}}}}",
+         {"[]", "[[], [[]]]"},
+         {"[1]", "{}"}},
+        {"{\"allOf\": [{\"type\": \"null\"}]}", {"null"}, {"1"}},
+        {"{\"title\": \"t\", \"description\": \"d\", \"type\": \"null\", \"default\": 1}",
+         {"null"},
+         {"1"}},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        grammar *g = from_schema(list[i].schema);
+        for (size_t k = 0; k < 5 && list[i].yes[k]; k++) {
+            if (!accepts(g, list[i].yes[k], strlen(list[i].yes[k]))) {
+                fail_msg("'%s' does not accept '%s'", list[i].schema, list[i].yes[k]);
+            }
+        }
+        for (size_t k = 0; k < 6 && list[i].no[k]; k++) {
+            if (accepts(g, list[i].no[k], strlen(list[i].no[k]))) {
+                fail_msg("'%s' accepts '%s'", list[i].schema, list[i].no[k]);
+            }
+        }
+        grammar_free(g);
+    }
+}
+
+static void what_is_no_schema(void **state)
+{
+    (void)state;
+    static const char *const list[][2] = {
+        {"1", "a schema is expected"},
+        {"false", "a schema is expected"},
+        {"{\"type\": \"text\"}", "schema #: no such type: 'text'"},
+        {"{\"type\": \"string\", \"pattern\": \"a\"}", "not supported: 'pattern'"},
+        {"{\"properties\": {\"a\": {\"minimum\": 1}}}",
+         "schema #/properties/a: not supported: 'minimum'"},
+        {"{\"type\": \"array\", \"uniqueItems\": true}", "'uniqueItems'"},
+        {"{\"$ref\": \"#/nowhere\"}", "no such place in the schema: '#/nowhere'"},
+        {"{\"$ref\": \"http://x\"}", "no such place"},
+        {"{\"enum\": []}", "no list of values"},
+        {"{\"anyOf\": []}", "no list of schemas"},
+        {"{\"anyOf\": [{}], \"required\": [\"a\"]}", "not supported beside anyOf: 'required'"},
+        {"{\"properties\": {}, \"required\": [\"a\"]}", "not among the properties: 'a'"},
+        {"{\"type\": \"string\", \"minLength\": -1}", "no whole number"},
+        {"{\"type\": \"string\", \"minLength\": 3, \"maxLength\": 2}", "maxLength is below"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        json_t *json = json_loads(list[i][0], JSON_DECODE_ANY, NULL);
+        buf source = {0};
+        assert_int_equal(schema_grammar(json, &source), PM_ERROR_USAGE);
+        if (!strstr(error_message(), list[i][1])) fail_msg("%s: %s", list[i][0], error_message());
+        buf_free(&source);
+        json_decref(json);
+    }
+    // a schema that only ever goes on by itself
+    json_t *json = json_loads("{\"$ref\": \"#\"}", 0, NULL);
+    buf source = {0};
+    grammar *g = NULL;
+    assert_ok(schema_grammar(json, &source));
+    assert_int_equal(grammar_parse(source.data, source.len, &g), PM_ERROR_USAGE);
+    buf_free(&source);
+    json_decref(json);
+}
+
+// ---- bounds -----------------------------------------------------------------------------------
+
+// Grammars that have exponentially many ways to read a text, or endless ones: an answer or an error
+// comes soon, in bounded memory.
+static void hostile_grammars(void **state)
+{
+    const fixture *f = *state;
+    if (!f->t) skip();
+    static const char *const list[] = {
+        "root ::= s s s s s s s s\ns ::= (\"x\" | \"x\" s \"x\")*",
+        "root ::= (((.*)*)*)*",
+        "root ::= ([a-z]{0,30}){0,300}",
+        "root ::= ([a-z]{0,300}){0,300}",
+        "root ::= \"x\" root root | [^()] root | \"\"",
+        "root ::= a | b | c\na ::= \"x\" a \"x\" | \"\"\nb ::= \"x\" b \"x\" | \"\"\nc ::= \"x\" c "
+        "c "
+        "| \"\"",
+        "root ::= [a-z ]* [a-z ]* [a-z ]* [a-z ]* [a-z ]* [a-z ]* (root \"1\")?",
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        double start = os_seconds();
+        grammar *g = NULL;
+        grammar_run *r = NULL;
+        pm_status status = grammar_parse(list[i], strlen(list[i]), &g);
+        if (status == PM_OK) status = grammar_run_open(g, f->t, &r);
+        for (int step = 0; step < 40 && status == PM_OK; step++) {
+            const uint64_t *bits;
+            size_t n;
+            status = grammar_mask(r, GRAMMAR_NO_LIMIT, &bits, &n);
+            if (status == PM_OK && n == 0) break;
+            if (status == PM_OK) status = grammar_accept_bytes(r, "x", 1);
+        }
+        grammar_run_close(r);
+        grammar_free(g);
+        assert_true(os_seconds() - start < 60);
+    }
+    assert_true(os_peak_rss() < UINT64_C(1) << 30);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(texts_of_grammars),
+        cmocka_unit_test(classes_against_a_slow_one),
+        cmocka_unit_test(what_is_no_grammar),
+        cmocka_unit_test_setup_teardown(masks_against_single_tokens, setup, teardown),
+        cmocka_unit_test_setup_teardown(random_texts_always_parse, setup, teardown),
+        cmocka_unit_test(texts_of_schemas),
+        cmocka_unit_test(what_is_no_schema),
+        cmocka_unit_test_setup_teardown(hostile_grammars, setup, teardown),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
