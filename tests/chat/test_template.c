@@ -2,6 +2,7 @@
 
 #include <jansson.h>
 
+#include "base/os.h"
 #include "chat/template.h"
 
 static const double clock_of_data = 1751965503; // 2025-07-08 09:05:03
@@ -320,6 +321,61 @@ static void errors_name_the_line(void **state)
     tmpl_free(t);
 }
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED __has_feature(address_sanitizer)
+#else
+#define SANITIZED 0
+#endif
+
+// What a stranger's template may try: each ends within 5 seconds, all in less than 500 MB.
+static void hostile_templates_end_soon(void **state)
+{
+    (void)state;
+    static const char *const list[] = {
+        "{% for i in range(100000) %}{% for j in range(100000) %}{% endfor %}{% endfor %}",
+        "{% for i in range(100000) %}{% for j in range(100000) %}{{ j }}{% endfor %}{% endfor %}",
+        "{% for i in range(100000) %}{% set s = 'x' * 1000000 %}{{ s | length }}{% endfor %}",
+        "{% set ns = namespace(s='x') %}{% for i in range(99) %}{% set ns.s = ns.s ~ ns.s %}"
+        "{% endfor %}{{ ns.s }}",
+        "{% set ns = namespace(l=[1]) %}{% for i in range(99) %}{% set ns.l = ns.l + ns.l %}"
+        "{% endfor %}{{ ns.l | length }}",
+        "{% set l = range(100000) | list %}{% for i in range(100000) %}"
+        "{{ (l | reverse | sort | unique | list) | length }}{% endfor %}",
+        "{% set s = 'ab' * 500000 %}{% for i in range(100000) %}"
+        "{{ s | replace('a', 'bbbb') | length }}{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{{ s.split('a') | length }}"
+        "{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{% if 'b' in s %}{% endif %}"
+        "{% endfor %}",
+        "{% set s = 'a' * 1000000 %}{% for i in range(100000) %}{{ (s | upper | trim)[-1] }}"
+        "{% endfor %}",
+        "{% set l = range(100000) | list %}{% for i in range(100000) %}"
+        "{{ l | tojson(indent=2) | length }}{% endfor %}",
+        "{% set ns = namespace(d={}) %}{% for i in range(100000) %}"
+        "{% set ns.d = {'a': ns.d, 'b': ns.d} %}{% endfor %}{{ ns.d | string | length }}",
+        "{% set a = 9 ** 4000 %}{% for i in range(100000) %}{{ (a * a) % 7 }}{% endfor %}",
+        "{% set l = range(100000) | list %}{% for i in range(100000) %}{{ l == l[:] }}{{ -5 in l }}"
+        "{% endfor %}",
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        tmpl *t = NULL;
+        tmpl_output o = {0};
+        json_t *vars = json_object();
+        double start = os_seconds();
+        assert_ok(tmpl_parse(list[i], strlen(list[i]), &t));
+        if (tmpl_render(t, vars, 0, NULL, NULL, &o) == PM_OK) tmpl_output_free(&o);
+        double seconds = os_seconds() - start;
+        if (!SANITIZED && seconds > 5) fail_msg("%.1f s for %s", seconds, list[i]);
+        tmpl_free(t);
+        json_decref(vars);
+    }
+    if (!SANITIZED && os_peak_rss() > 500000000) {
+        fail_msg("%.0f MB", (double)os_peak_rss() / 1e6);
+    }
+}
+
 static void limits_end_what_would_not(void **state)
 {
     (void)state;
@@ -437,8 +493,8 @@ int main(void)
         cmocka_unit_test(renderings_kept_here),       cmocka_unit_test(single_features),
         cmocka_unit_test(r39_core_templates),         cmocka_unit_test(r39_extra_templates),
         cmocka_unit_test(literal_text_is_told_apart), cmocka_unit_test(errors_name_the_line),
-        cmocka_unit_test(limits_end_what_would_not),  cmocka_unit_test(deep_nesting_is_refused),
-        cmocka_unit_test(large_integers_survive),
+        cmocka_unit_test(hostile_templates_end_soon), cmocka_unit_test(limits_end_what_would_not),
+        cmocka_unit_test(deep_nesting_is_refused),    cmocka_unit_test(large_integers_survive),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
