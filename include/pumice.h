@@ -218,8 +218,8 @@ PM_API void pm_session_interrupt(pm_session *session);
 // ---- sampling ---------------------------------------------------------------------------------
 
 // Options: the sampler group, in the order repeat-penalty, presence-penalty, frequency-penalty,
-// temp, top-k, top-p, min-p, draw; general.sampling.* keys of the model's file replace the
-// defaults, options replace both. `model` may be NULL.
+// temp, top-k, typical-p, top-p, min-p, draw; general.sampling.* keys of the model's file replace
+// the defaults, options replace both. `model` may be NULL.
 PM_API pm_status pm_sampler_create(const pm_model *model, const pm_options *options,
                                    pm_sampler **sampler);
 PM_API void pm_sampler_destroy(pm_sampler *sampler);
@@ -249,11 +249,23 @@ PM_API pm_status pm_generation_next(pm_generation *generation, const char **text
                                     int *done);
 // The caller ends it (Ctrl-C): finish reason "interrupted".
 PM_API void pm_generation_stop(pm_generation *generation);
-PM_API const char *pm_generation_text(const pm_generation *generation,
-                                      size_t *n); // so far, as streamed
+// What the last pm_generation_next gave. Only a chat's answers have reasoning: what the model wrote
+// between <think> and </think> (or up to </think>, where the template has opened it) at the start
+// of the answer, without these markers. Anywhere else markers are text.
+enum { PM_PART_ANSWER = 0, PM_PART_REASONING = 1 };
+PM_API int pm_generation_part(const pm_generation *generation);
+// So far, as streamed: the answer without reasoning and calls; the reasoning.
+PM_API const char *pm_generation_text(const pm_generation *generation, size_t *n);
+PM_API const char *pm_generation_reasoning(const pm_generation *generation, size_t *n);
+// Calls of the chat's tools, complete when the generation is done, as a JSON list of
+// {"id", "type": "function", "function": {"name", "arguments": {...}}}. A call that can't be read,
+// or of a tool that was not offered, is text.
+PM_API size_t pm_generation_n_tool_calls(const pm_generation *generation);
+PM_API pm_status pm_generation_tool_calls(const pm_generation *generation, char **json);
 PM_API const char *
 pm_generation_finish_reason(const pm_generation *generation); // "stop", "length", "interrupted"
-// What `ask --json` prints: text, finish_reason, token counts, tokens, seed, device, timings, ...
+// What `ask --json` prints: text, finish_reason, token counts, tokens, seed, device, timings, and
+// where there are any reasoning, tool_calls, logprobs.
 PM_API pm_status pm_generation_json(const pm_generation *generation, char **json);
 
 // ---- chat -------------------------------------------------------------------------------------
@@ -267,6 +279,14 @@ PM_API const char *
 pm_chat_template_name(const pm_chat *chat); // "the model's", "chatml (the file has none)"
 // role: "system", "user", "assistant", "tool". A system message replaces the first one.
 PM_API pm_status pm_chat_add(pm_chat *chat, const char *role, const char *content);
+// What the model may call: a JSON list of {"type": "function", "function": {"name", "description",
+// "parameters": JSON schema}}, or of such functions alone; NULL: nothing. The option "tools" reads
+// it from a file, "python-tools" offers the tools as functions of Python (SmolLM3). PM_ERROR_USAGE:
+// not such a list, or the template offers no tools.
+PM_API pm_status pm_chat_set_tools(pm_chat *chat, const char *json);
+// What the call with this id gave (NULL: the first one without a result). With a result for each
+// call the next pm_chat_generate goes on.
+PM_API pm_status pm_chat_add_tool_result(pm_chat *chat, const char *id, const char *content);
 // Replaces the conversation by a JSON list of messages.
 PM_API pm_status pm_chat_set_messages(pm_chat *chat, const char *json);
 PM_API pm_status pm_chat_messages(const pm_chat *chat, char **json);
@@ -279,11 +299,24 @@ PM_API pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **tex
 // message) are dropped until a quarter of the context is free; *n_dropped (may be NULL) says how
 // many messages. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the chat.
 PM_API pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **generation);
-// Appends what was generated (also after an interrupt) as the assistant's message.
+// Appends what was generated (also after an interrupt) as the assistant's message, with
+// "reasoning_content" and "tool_calls" where there are any.
 PM_API pm_status pm_chat_finish(pm_chat *chat);
 // Of the last pm_chat_generate: prompt tokens that the cache held, and that had to be evaluated.
 PM_API size_t pm_chat_n_reused(const pm_chat *chat);
 PM_API size_t pm_chat_n_new(const pm_chat *chat);
+
+// Keeps the conversation in a file, `with_cache` with the session's: written beside and renamed.
+// `extra`: JSON of the caller's that is kept with it, or NULL. PM_ERROR_RUN: it can't be written;
+// what was there before is as it was.
+PM_API pm_status pm_chat_save(const pm_chat *chat, const char *path, int with_cache,
+                              const char *extra);
+// Goes on with a saved conversation: messages and cache, so that the next answer begins at once.
+// *extra (may be NULL) is what was kept with it, NULL: nothing; released with pm_free.
+// PM_ERROR_FILE: not such a file, damaged, or of another model; the conversation is as it was then.
+// Where the cache is of other settings (device, kv-type, act, a larger context) only the messages
+// are loaded: pm_last_error() holds a remark then, else "".
+PM_API pm_status pm_chat_load(pm_chat *chat, const char *path, char **extra);
 
 // ---- measuring --------------------------------------------------------------------------------
 

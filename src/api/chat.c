@@ -5,16 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/handles.h"
+#include "api/chat.h"
+#include "base/os.h"
 
-struct pm_chat {
-    pm_session *session;
-    conversation *c;
-    pm_options *options; // a copy: sampler and generation options of every answer
-    pm_generation *reply;
-    uint64_t n_answers; // the k-th answer draws with seed + k
-    size_t n_reused, n_new;
-};
+enum { MAX_TOOLS_BYTES = 1 << 24 };
 
 static pm_status copy_options(const pm_options *from, pm_options **out)
 {
@@ -42,6 +36,33 @@ static conversation_think think_of(const pm_options *o)
     return THINK_UNSET;
 }
 
+static pm_status set_tools(pm_chat *chat, const char *json, size_t n)
+{
+    json_error_t where;
+    json_t *list = json_loadb(json, n, JSON_ALLOW_NUL, &where), *tools = NULL;
+    if (!list) {
+        return error_set(PM_ERROR_USAGE, "tools: line %d: %s", where.line, where.text);
+    }
+    pm_status status = tools_check(list, &tools);
+    if (status == PM_OK) {
+        bool python = options_is_on(chat->options, "python-tools");
+        status = conversation_set_tools(chat->c, tools, python);
+    }
+    json_decref(tools);
+    json_decref(list);
+    return status;
+}
+
+static pm_status read_tools(pm_chat *chat, const char *path)
+{
+    char *text = NULL;
+    size_t n;
+    pm_status status = os_read_whole(path, MAX_TOOLS_BYTES, &text, &n);
+    if (status == PM_OK) status = error_in(set_tools(chat, text, n), "%s", path);
+    free(text);
+    return status;
+}
+
 pm_status pm_chat_create(pm_session *ps, const pm_options *options, pm_chat **out)
 {
     const model *m = ps->model->m;
@@ -56,6 +77,10 @@ pm_status pm_chat_create(pm_session *ps, const pm_options *options, pm_chat **ou
     chat->session = ps;
     pm_status status = copy_options(options, &chat->options);
     if (status == PM_OK) status = conversation_open(m->vocab, &params, &chat->c);
+    if (status == PM_OK) status = params_grammar(options, &chat->grammar);
+    if (status == PM_OK && pm_options_is_set(options, "tools")) {
+        status = read_tools(chat, pm_options_get(options, "tools"));
+    }
     if (status == PM_OK) {
         *out = chat;
     } else {
@@ -69,6 +94,7 @@ void pm_chat_destroy(pm_chat *chat)
     if (!chat) return;
     pm_generation_destroy(chat->reply);
     conversation_close(chat->c);
+    grammar_free(chat->grammar);
     pm_options_destroy(chat->options);
     free(chat);
 }
@@ -81,6 +107,17 @@ const char *pm_chat_template_name(const pm_chat *chat)
 pm_status pm_chat_add(pm_chat *chat, const char *role, const char *content)
 {
     return conversation_add(chat->c, role, content, strlen(content));
+}
+
+pm_status pm_chat_set_tools(pm_chat *chat, const char *json)
+{
+    return json ? set_tools(chat, json, strlen(json))
+                : conversation_set_tools(chat->c, NULL, false);
+}
+
+pm_status pm_chat_add_tool_result(pm_chat *chat, const char *id, const char *content)
+{
+    return conversation_add_result(chat->c, id, content, strlen(content));
 }
 
 pm_status pm_chat_set_messages(pm_chat *chat, const char *json)
@@ -113,7 +150,7 @@ pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size
 // Ids of the prompt. Where they leave no room for an answer the oldest turns go, until a quarter of
 // the context is free; where only the last turn is left it may fill more. The conversation loses
 // those messages only when this succeeds.
-static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
+static pm_status fit_prompt(pm_chat *chat, text_ids *ids, bool *thinking, size_t *n_dropped)
 {
     size_t n_ctx = session_n_ctx(chat->session->s), n_shortest = 0;
     *n_dropped = 0;
@@ -122,7 +159,7 @@ static pm_status fit_prompt(pm_chat *chat, text_ids *ids, size_t *n_dropped)
         size_t dropped = 0;
         if (!conversation_without(chat->c, turns, &messages, &dropped)) break;
         text_ids attempt = {0};
-        pm_status status = conversation_ids(chat->c, messages, true, &attempt);
+        pm_status status = conversation_ids(chat->c, messages, true, &attempt, thinking);
         if (status != PM_OK) {
             json_decref(messages);
             text_ids_free(&attempt);
@@ -156,11 +193,14 @@ pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out
     }
     text_ids ids = {0};
     size_t dropped = 0;
-    pm_status status = fit_prompt(chat, &ids, &dropped);
+    chat_reply how = {
+        .parts = {.tools = conversation_tools(chat->c), .n_calls = conversation_n_calls(chat->c)},
+        .seed_step = chat->n_answers,
+        .grammar = chat->grammar};
+    pm_status status = fit_prompt(chat, &ids, &how.parts.thinking, &dropped);
     if (status == PM_OK) {
         pm_generation *reply = NULL;
-        status =
-            start_generation(chat->session, chat->options, ids.ids, ids.n, chat->n_answers, &reply);
+        status = start_generation(chat->session, chat->options, ids.ids, ids.n, &how, &reply);
         if (status == PM_OK) {
             pm_generation_destroy(chat->reply);
             chat->reply = reply;
@@ -175,12 +215,38 @@ pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out
     return status;
 }
 
+// The answer as a message. Where the template does not write calls they stay in the content, as the
+// model wrote them.
+static json_t *message_of(const pm_chat *chat)
+{
+    const answer *a = chat->reply->answer;
+    size_t n_text, n_raw, n_reasoning;
+    const char *text = answer_text(a, &n_text), *raw = answer_raw(a, &n_raw);
+    const char *reasoning = answer_reasoning(a, &n_reasoning);
+    const json_t *calls = answer_calls(a);
+    bool as_written = json_array_size(calls) > 0 && !conversation_writes_calls(chat->c);
+    json_t *message = json_object();
+    bool good =
+        json_put(message, "role", json_word("assistant")) &&
+        json_put(message, "content", as_written ? json_text(raw, n_raw) : json_text(text, n_text));
+    if (good && n_reasoning > 0) {
+        good = json_put(message, "reasoning_content", json_text(reasoning, n_reasoning));
+    }
+    if (good && json_array_size(calls) > 0) {
+        good = json_put(message, "tool_calls", json_deep_copy(calls));
+    }
+    if (good) return message;
+    json_decref(message);
+    return NULL;
+}
+
 pm_status pm_chat_finish(pm_chat *chat)
 {
     if (!chat->reply) return error_set(PM_ERROR_USAGE, "there is no answer to finish");
-    size_t n;
-    const char *text = pm_generation_text(chat->reply, &n);
-    pm_status status = conversation_add(chat->c, "assistant", text, n);
+    json_t *message = message_of(chat);
+    pm_status status =
+        message ? conversation_add_message(chat->c, message) : error_memory("a message", 0);
+    json_decref(message);
     if (status != PM_OK) return status;
     pm_generation_destroy(chat->reply);
     chat->reply = NULL;

@@ -5,12 +5,14 @@
 #include <jansson.h>
 
 #include "api/options.h"
+#include "chat/answer.h"
 #include "chat/conversation.h"
 #include "engine/generation.h"
 #include "engine/sampler.h"
 #include "engine/session.h"
 #include "engine/weights.h"
 #include "model/model.h"
+#include "text/grammar.h"
 
 struct pm_model {
     model *m;
@@ -28,6 +30,7 @@ struct pm_model {
 struct pm_session {
     pm_model *model;
     session *s;
+    grammar_tokens *tokens; // NULL: no grammar was used yet
 };
 
 struct pm_sampler {
@@ -38,6 +41,9 @@ struct pm_sampler {
 struct pm_generation {
     pm_session *session;
     generation *g;
+    grammar *grammar; // its own; NULL: none, or a chat's
+    answer *answer;   // splits the text of a chat; NULL: the text is all there is
+    answer_part part;
 };
 
 // ---- options to parameters (params.c) ---------------------------------------------------------
@@ -56,9 +62,22 @@ const char *params_kv_name(quant_type kv_type); // "f16": a value of the option 
 pm_status params_sampler(const model *m, const pm_options *o, sampler_params *out,
                          sampler_bias **biases);
 
-// As pm_generation_start; `seed_step` is added to a given seed (a chat's answers differ).
+// What a chat's answers have that others have not.
+typedef struct chat_reply {
+    answer_params parts;    // how the text is split into reasoning, text and calls
+    uint64_t seed_step;     // is added to a given seed, so that answers differ
+    const grammar *grammar; // instead of the one of the options; NULL: none
+} chat_reply;
+// As pm_generation_start; `reply` NULL: not of a chat.
 pm_status start_generation(pm_session *session, const pm_options *o, const int32_t *prompt,
-                           size_t n_prompt, uint64_t seed_step, pm_generation **out);
+                           size_t n_prompt, const chat_reply *reply, pm_generation **out);
+
+// ---- grammars (constraint.c) ------------------------------------------------------------------
+
+// The grammar of the options grammar or json-schema, NULL where neither is set.
+pm_status params_grammar(const pm_options *o, grammar **out);
+// The vocabulary as grammars need it, made with the first use.
+pm_status session_grammar_tokens(pm_session *ps, const grammar_tokens **out);
 
 // ---- models (model.c) -------------------------------------------------------------------------
 

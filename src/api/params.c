@@ -180,6 +180,7 @@ pm_status params_sampler(const model *m, const pm_options *o, sampler_params *ou
     if (status == PM_OK) status = int_of(m, o, "repeat-last", &p.repeat_last);
     if (status == PM_OK) status = real_of(m, o, "temp", &p.temp);
     if (status == PM_OK) status = int_of(m, o, "top-k", &p.top_k);
+    if (status == PM_OK) status = real_of(m, o, "typical-p", &p.typical_p);
     if (status == PM_OK) status = real_of(m, o, "top-p", &p.top_p);
     if (status == PM_OK) status = real_of(m, o, "min-p", &p.min_p);
     if (status == PM_OK) status = read_biases(m, o, &p, biases);

@@ -46,6 +46,7 @@ void pm_session_destroy(pm_session *ps)
 {
     if (!ps) return;
     session_close(ps->s);
+    grammar_tokens_free(ps->tokens);
     free(ps);
 }
 

@@ -16,17 +16,33 @@ struct conversation {
     char template_name[NAME_BYTES];
     conversation_think think;
     double now;
-    json_t *messages; // a list of objects
+    json_t *messages;                             // a list of objects
+    json_t *tools;                                // a list; NULL: none
+    bool python;                                  // tools as functions of Python
+    bool knows_tools, knows_python, writes_calls; // what the template's text mentions
 };
 
 // ---- the template -----------------------------------------------------------------------------
+
+static bool mentions(const char *source, size_t n, const char *word)
+{
+    return memmem(source, n, word, strlen(word)) != NULL;
+}
+
+static pm_status parse_source(conversation *c, const char *source, size_t n)
+{
+    c->knows_tools = mentions(source, n, "tools");
+    c->knows_python = mentions(source, n, "python_tools");
+    c->writes_calls = mentions(source, n, "tool_calls");
+    return tmpl_parse(source, n, &c->template);
+}
 
 static pm_status parse_replacement(conversation *c, const char *name)
 {
     size_t n;
     const char *source = conversation_builtin(name, &n);
     snprintf(c->template_name, sizeof c->template_name, "%s", name);
-    if (source) return tmpl_parse(source, n, &c->template);
+    if (source) return parse_source(c, source, n);
     char *text = NULL;
     pm_status status = os_read_whole(name, MAX_TEMPLATE_BYTES, &text, &n);
     if (status != PM_OK) {
@@ -39,7 +55,7 @@ static pm_status parse_replacement(conversation *c, const char *name)
         buf_free(&names);
         return status;
     }
-    status = error_in(tmpl_parse(text, n, &c->template), "%s", name);
+    status = error_in(parse_source(c, text, n), "%s", name);
     free(text);
     return status;
 }
@@ -49,9 +65,8 @@ static pm_status parse_template(conversation *c, const conversation_params *para
     if (params->replacement) return parse_replacement(c, params->replacement);
     if (params->own_template.data) {
         snprintf(c->template_name, sizeof c->template_name, "the model's");
-        return error_in(
-            tmpl_parse(params->own_template.data, params->own_template.len, &c->template),
-            "the model's chat template");
+        return error_in(parse_source(c, params->own_template.data, params->own_template.len),
+                        "the model's chat template");
     }
     const char *start = "<|im_start|>";
     bool chatml = text_find(c->vocab, start, strlen(start)) != TEXT_NO_TOKEN;
@@ -59,7 +74,7 @@ static pm_status parse_template(conversation *c, const conversation_params *para
     size_t n = 0;
     const char *source = conversation_builtin(name, &n);
     snprintf(c->template_name, sizeof c->template_name, "%s (the file has none)", name);
-    return tmpl_parse(source, n, &c->template);
+    return parse_source(c, source, n);
 }
 
 pm_status conversation_open(const text_vocab *vocab, const conversation_params *params,
@@ -86,6 +101,7 @@ void conversation_close(conversation *c)
     if (!c) return;
     tmpl_free(c->template);
     json_decref(c->messages);
+    json_decref(c->tools);
     free(c);
 }
 
@@ -163,6 +179,16 @@ pm_status conversation_set(conversation *c, const char *json)
     return status;
 }
 
+pm_status conversation_add_message(conversation *c, const json_t *message)
+{
+    if (!json_is_string(json_object_get(message, "role"))) {
+        return error_set(PM_ERROR_USAGE, "a message has no role");
+    }
+    json_t *copy = json_deep_copy(message);
+    if (copy && json_array_append_new(c->messages, copy) == 0) return PM_OK;
+    return error_memory("a message", 0);
+}
+
 const json_t *conversation_messages(const conversation *c)
 {
     return c->messages;
@@ -213,6 +239,80 @@ bool conversation_without(const conversation *c, size_t n_turns, json_t **messag
     return true;
 }
 
+// ---- tools ------------------------------------------------------------------------------------
+
+pm_status conversation_set_tools(conversation *c, const json_t *tools, bool python)
+{
+    if (json_array_size(tools) && (python ? !c->knows_python : !c->knows_tools)) {
+        return error_set(PM_ERROR_USAGE, "the chat template (%s) offers no tools%s",
+                         c->template_name, python ? " in Python" : "");
+    }
+    json_decref(c->tools);
+    c->tools = json_array_size(tools) ? json_deep_copy(tools) : NULL;
+    c->python = python;
+    return json_array_size(tools) && !c->tools ? error_memory("tools", 0) : PM_OK;
+}
+
+const json_t *conversation_tools(const conversation *c)
+{
+    return c->tools;
+}
+
+bool conversation_writes_calls(const conversation *c)
+{
+    return c->writes_calls;
+}
+
+static const json_t *calls_of(const conversation *c, size_t message)
+{
+    return json_object_get(json_array_get(c->messages, message), "tool_calls");
+}
+
+size_t conversation_n_calls(const conversation *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(c->messages); i++) n += json_array_size(calls_of(c, i));
+    return n;
+}
+
+static bool has_result(const conversation *c, const char *id)
+{
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+        const json_t *of = json_object_get(json_array_get(c->messages, i), "tool_call_id");
+        if (json_is_string(of) && !strcmp(json_string_value(of), id)) return true;
+    }
+    return false;
+}
+
+// The call with this id, or the first one without a result.
+static const json_t *find_call(const conversation *c, const char *id)
+{
+    for (size_t i = 0; i < json_array_size(c->messages); i++) {
+        const json_t *calls = calls_of(c, i);
+        for (size_t k = 0; k < json_array_size(calls); k++) {
+            const json_t *call = json_array_get(calls, k);
+            const char *its = json_string_value(json_object_get(call, "id"));
+            if (its && (id ? !strcmp(its, id) : !has_result(c, its))) return call;
+        }
+    }
+    return NULL;
+}
+
+pm_status conversation_add_result(conversation *c, const char *id, const char *content, size_t n)
+{
+    const json_t *call = find_call(c, id);
+    if (!call) {
+        return id ? error_set(PM_ERROR_USAGE, "no call of a tool has the id '%.40s'", id)
+                  : error_set(PM_ERROR_USAGE, "no call of a tool waits for a result");
+    }
+    json_t *message = json_pack("{s:s, s:O, s:O?, s:o}", "role", "tool", "tool_call_id",
+                                json_object_get(call, "id"), "name",
+                                json_object_get(json_object_get(call, "function"), "name"),
+                                "content", string_of(content, n));
+    if (message && json_array_append_new(c->messages, message) == 0) return PM_OK;
+    return error_memory("a message", n);
+}
+
 // ---- rendering --------------------------------------------------------------------------------
 
 static gguf_string special_text(const text_vocab *v, int32_t id)
@@ -231,13 +331,16 @@ static json_t *variables(const conversation *c, const json_t *messages, bool gen
     const text_specials *ids = text_special_ids(c->vocab);
     gguf_string bos = special_text(c->vocab, ids->bos), eos = special_text(c->vocab, ids->eos);
     json_t *vars = json_object();
-    bool good = set(vars, "messages", json_deep_copy(messages)) &&
-                set(vars, "tools", json_null()) && set(vars, "documents", json_null()) &&
+    json_t *tools = c->tools && !c->python ? json_incref(c->tools) : json_null();
+    bool good = set(vars, "messages", json_deep_copy(messages)) && set(vars, "tools", tools) &&
+                set(vars, "documents", json_null()) &&
                 set(vars, "add_generation_prompt", json_boolean(generation_prompt)) &&
                 set(vars, "bos_token", string_of(bos.data, bos.len)) &&
                 set(vars, "eos_token", string_of(eos.data, eos.len));
+    if (good && c->python) good = set(vars, "python_tools", json_incref(c->tools));
     if (good && c->think != THINK_UNSET) {
-        good = set(vars, "enable_thinking", json_boolean(c->think == THINK_ON));
+        good = set(vars, "enable_thinking", json_boolean(c->think == THINK_ON)) &&
+               set(vars, "thinking", json_boolean(c->think == THINK_ON));
     }
     if (good) return vars;
     json_decref(vars);
@@ -283,14 +386,31 @@ static pm_status encode_runs(const conversation *c, const tmpl_output *o, text_i
     return status;
 }
 
+// Behind the last thing that a message brought, is a <think> open? A message's own text does not
+// count, whatever it says.
+static bool ends_thinking(const tmpl_output *o)
+{
+    static const char open[] = "<think>", close[] = "</think>";
+    size_t start = o->n;
+    for (size_t i = o->n_runs; i > 0 && o->runs[i - 1].literal; i--) start -= o->runs[i - 1].n;
+    const char *text = o->text + start, *last = NULL;
+    size_t n = o->n - start;
+    for (const char *at = text; (at = memmem(at, n - (size_t)(at - text), open, sizeof open - 1));
+         at++) {
+        last = at;
+    }
+    return last && !memmem(last, n - (size_t)(last - text), close, sizeof close - 1);
+}
+
 pm_status conversation_ids(const conversation *c, const json_t *messages, bool generation_prompt,
-                           text_ids *out)
+                           text_ids *out, bool *thinking)
 {
     tmpl_output rendered;
     pm_status status = render(c, messages, generation_prompt, &rendered);
     if (status != PM_OK) return status;
     text_ids ids = {0};
     status = encode_runs(c, &rendered, &ids);
+    if (thinking) *thinking = ends_thinking(&rendered);
     tmpl_output_free(&rendered);
     const text_specials *special = text_special_ids(c->vocab);
     bool add = special->add_bos && special->bos != TEXT_NO_TOKEN &&

@@ -16,7 +16,7 @@ typedef enum conversation_think { THINK_UNSET, THINK_ON, THINK_OFF } conversatio
 typedef struct conversation_params {
     gguf_string own_template; // the model's; data NULL: it has none
     const char *replacement;  // NULL, the name of a built-in template, or a file
-    conversation_think think; // the template's variable enable_thinking
+    conversation_think think; // the template's variables enable_thinking and thinking
     double now;               // what strftime_now shows, see tmpl_render; negative: the clock
 } conversation_params;
 
@@ -34,6 +34,12 @@ const char *conversation_template_name(const conversation *c);
 pm_status conversation_add(conversation *c, const char *role, const char *content, size_t n);
 // A list of objects with a role each; anything else is PM_ERROR_USAGE.
 pm_status conversation_set(conversation *c, const char *json);
+// What can be a member of such a list, at its end; takes no reference.
+pm_status conversation_add_message(conversation *c, const json_t *message);
+// The result of the call with this id (NULL: of the first call that has none yet), as a message of
+// the role "tool". PM_ERROR_USAGE: there is no such call.
+pm_status conversation_add_result(conversation *c, const char *id, const char *content, size_t n);
+size_t conversation_n_calls(const conversation *c);         // in all messages
 const json_t *conversation_messages(const conversation *c); // borrowed
 size_t conversation_n_messages(const conversation *c);
 void conversation_truncate(conversation *c, size_t n_messages);
@@ -45,13 +51,21 @@ bool conversation_without(const conversation *c, size_t n_turns, json_t **messag
                           size_t *n_dropped);
 void conversation_replace(conversation *c, json_t *messages); // takes the reference
 
+// What the model may call (tools_check's list, NULL: nothing); `python`: offered as functions of
+// Python. PM_ERROR_USAGE: the template does not offer tools, or not in this form.
+pm_status conversation_set_tools(conversation *c, const json_t *tools, bool python);
+const json_t *conversation_tools(const conversation *c); // borrowed; NULL: none
+// Does the template write calls that are in messages? If not, they are to stay in the content.
+bool conversation_writes_calls(const conversation *c);
+
 // The prompt as text (released with free), of `messages` or, NULL, of the conversation's own.
 pm_status conversation_render(const conversation *c, const json_t *messages, bool generation_prompt,
                               char **text, size_t *n);
 // The prompt's ids: control tokens come from the template's own text only; exactly one BOS where
-// the file asks for one.
+// the file asks for one. *thinking: the template's own text ends inside a <think>, the model goes
+// on with its reasoning.
 pm_status conversation_ids(const conversation *c, const json_t *messages, bool generation_prompt,
-                           text_ids *out);
+                           text_ids *out, bool *thinking);
 
 // A built-in template's source, NULL when there is none of that name; *n its length.
 const char *conversation_builtin(const char *name, size_t *n);

@@ -16,6 +16,7 @@ const cli_option ask_options[] = {
     {"special", 0, NULL, "with --raw: control tokens named in PROMPT are recognised"},
     {"show-template", 0, NULL, "print the whole rendered prompt before the answer"},
     {"json", 0, NULL, "the answer as one JSON document"},
+    SHOW_THINKING_OPTION,
     {0},
 };
 
@@ -162,6 +163,33 @@ static pm_status print_json(const pm_generation *generation)
     return PM_OK;
 }
 
+// Calls of tools are part of the answer: one JSON document a line.
+static pm_status print_calls(const pm_generation *generation)
+{
+    char *text = NULL;
+    if (pm_generation_n_tool_calls(generation) == 0) return PM_OK;
+    pm_status status = pm_generation_tool_calls(generation, &text);
+    if (status != PM_OK) return status;
+    json_t *calls = json_loads(text, JSON_ALLOW_NUL, NULL);
+    pm_free(text);
+    for (size_t i = 0; i < json_array_size(calls); i++)
+        out_json(json_array_get(calls, i), JSON_COMPACT);
+    json_decref(calls);
+    return PM_OK;
+}
+
+// What asks for a chat does not go with --raw.
+static pm_status check_ask(const cli_args *args, bool raw, bool json)
+{
+    if (raw && args_get(args, "system"))
+        return error_set(PM_ERROR_USAGE, "--system: needs the chat template that --raw leaves out");
+    if (raw && pm_options_is_set(args->options, "tools"))
+        return error_set(PM_ERROR_USAGE, "--tools: needs the chat template that --raw leaves out");
+    if (json && args_has(args, "show-template"))
+        return error_set(PM_ERROR_USAGE, "--show-template: does not go with --json");
+    return PM_OK;
+}
+
 pm_status run_ask(cli_args *args)
 {
     question q = {0};
@@ -169,14 +197,9 @@ pm_status run_ask(cli_args *args)
     pm_chat *chat = NULL;
     pm_generation *generation = NULL;
     bool raw = args_has(args, "raw"), json = args_has(args, "json");
-    stream s = {.show = !json};
+    stream s = {.show = !json, .reasoning = stream_reasoning(args)};
 
-    pm_status status = PM_OK;
-    if (raw && args_get(args, "system"))
-        status =
-            error_set(PM_ERROR_USAGE, "--system: needs the chat template that --raw leaves out");
-    if (json && args_has(args, "show-template"))
-        status = error_set(PM_ERROR_USAGE, "--show-template: does not go with --json");
+    pm_status status = check_ask(args, raw, json);
     if (status == PM_OK) status = default_max_tokens(args);
     if (status == PM_OK) status = find_question(args, &q);
     if (status == PM_OK) status = loaded_model(args, q.model, &l);
@@ -190,6 +213,7 @@ pm_status run_ask(cli_args *args)
         raw ? start_raw(args, &l, &q, &generation) : start_chat(args, &l, &q, &chat, &generation);
     if (status == PM_OK) status = stream_run(&s, generation);
     if (generation && json && status == PM_OK) status = print_json(generation);
+    if (generation && !json && status == PM_OK) status = print_calls(generation);
     if (generation && status == PM_OK && say_wanted(args)) {
         char *timing = timing_of(generation);
         if (timing) say("%s", timing);

@@ -9,6 +9,13 @@ const cli_option chat_options[] = {
     {"model", 'm', "MODEL", "the model, instead of the first word"},
     {"system", 0, "TEXT", "the system message"},
     {"prompt", 'p', "TEXT", "the first message"},
+    {"session", 0, "FILE",
+     "go on with the conversation in FILE, where there is one, and keep it there in the end"},
+    SHOW_THINKING_OPTION,
+    {"tools-command", 0, "PROGRAM",
+     "runs the calls of --tools: gets {\"id\", \"name\", \"arguments\"} on its standard input, its "
+     "output is the result"},
+    {"yes-tools", 0, NULL, "runs calls without asking"},
     {0},
 };
 
@@ -19,10 +26,10 @@ void chat_failed(conversation *c, pm_status status)
 }
 
 // Streams one answer; false when it failed.
-static bool answer(conversation *c)
+static bool answer_once(conversation *c, size_t *n_calls)
 {
     size_t n_dropped = 0;
-    stream s = {.show = true};
+    stream s = {.show = true, .reasoning = stream_reasoning(c->args)};
     pm_generation *reply = NULL; // belongs to the chat, until it is finished
     os_interrupts_clear();
     pm_status status = pm_chat_generate(c->chat, &n_dropped, &reply);
@@ -32,6 +39,7 @@ static bool answer(conversation *c)
     if (status == PM_OK) {
         free(c->timing);
         c->timing = timing_of(reply);
+        *n_calls = pm_generation_n_tool_calls(reply);
         status = pm_chat_finish(c->chat);
     }
     if (status != PM_OK) {
@@ -44,19 +52,57 @@ static bool answer(conversation *c)
     return true;
 }
 
-// Where an answer fails the message is taken back: the conversation is as it was before.
+// An answer with what follows from it: calls are run and answered until there are none.
+static bool answer(conversation *c)
+{
+    enum { MAX_ROUNDS = 32 };
+    for (int round = 0; round < MAX_ROUNDS; round++) {
+        size_t n_calls = 0;
+        if (!answer_once(c, &n_calls)) return false;
+        if (n_calls == 0 || !chat_run_calls(c)) return true;
+    }
+    say_warning("%d calls one after the other: waiting for a message", MAX_ROUNDS);
+    return true;
+}
+
+// Where an answer fails the conversation is as it was before.
 static void send(conversation *c, const char *text)
 {
+    json_t *before = chat_messages(c);
+    if (!before) return;
     pm_status status = pm_chat_add(c->chat, "user", text);
     if (status != PM_OK)
         chat_failed(c, status);
     else if (!answer(c))
-        pm_chat_truncate(c->chat, pm_chat_n_messages(c->chat) - 1);
+        chat_set_messages(c, before);
+    json_decref(before);
+}
+
+// The answer that a command asks for. Where it fails the conversation is as before, else an old
+// answer becomes a branch.
+static void answer_command(conversation *c)
+{
+    json_t *again = c->again, *before = again ? again : c->go_on;
+    c->again = c->go_on = NULL;
+    if (!answer(c))
+        chat_set_messages(c, before);
+    else if (again)
+        chat_branches_keep(c, again);
+    json_decref(before);
 }
 
 static bool is_blank(const char *text)
 {
     return text[strspn(text, " \t\r\n")] == 0;
+}
+
+// The text is kept with every answer, the cache only in the end: a crash costs no more than that.
+static void keep_session(conversation *c, bool cache)
+{
+    const char *path = args_get(c->args, "session");
+    if (!path || pm_chat_n_messages(c->chat) == 0) return;
+    pm_status status = chat_save(c, path, cache);
+    if (status != PM_OK) chat_failed(c, status);
 }
 
 // One message or command. A message that starts with a slash is written with two.
@@ -69,9 +115,9 @@ static void take(conversation *c, const char *text)
         send(c, text + 1);
     } else {
         chat_command(c, text);
-        if (c->answer_next) answer(c);
-        c->answer_next = false;
+        if (c->again || c->go_on) answer_command(c);
     }
+    keep_session(c, false);
 }
 
 // Without a terminal an answer that fails ends the chat, unless only the message was too long.
@@ -80,15 +126,18 @@ static bool goes_on(const conversation *c, const chat_input *in)
     return !c->left && (chat_input_edits(in) || !c->broken);
 }
 
-static void loop(conversation *c, chat_input *in, bool *interrupted)
+static void loop(conversation *c, bool *interrupted)
 {
+    chat_input *in = c->in;
     while (goes_on(c, in)) {
         char *text = NULL;
+        if (stream_leaves()) *interrupted = true;
+        if (*interrupted) return;
         switch (chat_input_read(in, &text)) {
         case CHAT_MESSAGE: take(c, text); break;
         case CHAT_END: return;
         case CHAT_INTERRUPTED:
-            if (!chat_input_edits(in)) *interrupted = true;
+            if (!chat_input_edits(in) || stream_leaves()) *interrupted = true;
             if (*interrupted) return;
             say("(Ctrl-C again within a second, or /quit, leaves)");
             break;
@@ -103,35 +152,54 @@ static pm_status begin(conversation *c)
     const cli_args *args = c->args;
     const char *system = args_get(args, "system");
     const char *word = args->n_words ? args->words[0] : NULL;
+    const char *kept = args_get(args, "session");
     pm_status status = loaded_model(args, word, &c->model);
     if (status == PM_OK) status = loaded_session(args, &c->model);
     if (status == PM_OK) status = pm_chat_create(c->model.session, args->options, &c->chat);
+    if (status == PM_OK && kept && os_file_exists(kept)) status = chat_load(c, kept);
     if (status == PM_OK && system) status = pm_chat_add(c->chat, "system", system);
     return status;
 }
 
+// Asking before each call takes somebody to ask.
+static pm_status check_tools(const conversation *c)
+{
+    const cli_args *args = c->args;
+    bool runs = args_get(args, "tools-command") != NULL;
+    if (runs && !pm_options_is_set(args->options, "tools"))
+        return error_set(PM_ERROR_USAGE, "--tools-command: needs the tools that the model may call "
+                                         "(--tools FILE)");
+    if (runs && !args_has(args, "yes-tools") && !chat_input_edits(c->in))
+        return error_set(PM_ERROR_USAGE, "--tools-command: asks before each call, which needs a "
+                                         "terminal (--yes-tools runs them without asking)");
+    return PM_OK;
+}
+
 pm_status run_chat(cli_args *args)
 {
-    conversation c = {.args = args};
-    chat_input *in = NULL;
+    conversation c = {.args = args, .branches = json_array()};
     const char *first = args_get(args, "prompt");
     pm_status status = PM_OK;
     if (first && is_blank(first)) status = error_set(PM_ERROR_USAGE, "--prompt: is empty");
     if (status == PM_OK) status = begin(&c);
-    if (status == PM_OK) status = chat_input_open(&in);
+    if (status == PM_OK) status = chat_input_open(&c.in);
+    if (status == PM_OK) status = check_tools(&c);
     if (status == PM_OK) {
-        if (chat_input_edits(in) && say_wanted(args))
+        if (chat_input_edits(c.in) && say_wanted(args))
             say("template: %s; /help lists the commands, Ctrl-C stops an answer",
                 pm_chat_template_name(c.chat));
         stream_catch(c.model.session);
+        stream_leave_slowly(args_get(args, "session") != NULL);
         if (first) send(&c, first);
-        loop(&c, in, &args->interrupted);
+        loop(&c, &args->interrupted);
+        keep_session(&c, true);
         stream_catch(NULL);
         // On a terminal failures were dealt with as they came; a script wants to know.
-        if (!chat_input_edits(in)) status = c.failed;
+        if (!chat_input_edits(c.in)) status = c.failed;
         args->reported = true;
     }
-    chat_input_close(in);
+    chat_input_close(c.in);
+    json_decref(c.branches);
     pm_chat_destroy(c.chat);
     free(c.timing);
     loaded_free(&c.model);

@@ -7,8 +7,7 @@
 
 // ---- messages as JSON -------------------------------------------------------------------------
 
-// The conversation as a list; NULL when it can't be had (said).
-static json_t *messages_of(conversation *c)
+json_t *chat_messages(conversation *c)
 {
     char *text = NULL;
     pm_status status = pm_chat_messages(c->chat, &text);
@@ -19,11 +18,11 @@ static json_t *messages_of(conversation *c)
     return list;
 }
 
-static pm_status set_messages(pm_chat *chat, const json_t *list)
+pm_status chat_set_messages(conversation *c, const json_t *list)
 {
     char *text = json_dumps(list, 0);
     if (!text) return error_memory("the conversation", 0);
-    pm_status status = pm_chat_set_messages(chat, text);
+    pm_status status = pm_chat_set_messages(c->chat, text);
     free(text);
     return status;
 }
@@ -49,40 +48,40 @@ static void do_help(conversation *c, const char *rest);
 static void do_regen(conversation *c, const char *rest)
 {
     (void)rest;
-    json_t *list = messages_of(c);
+    json_t *list = chat_messages(c);
     long at = list ? last_user(list) : -1;
-    json_decref(list);
-    if (!list) return;
+    if (list && at < 0) say("nothing was asked yet");
     if (at < 0) {
-        say("nothing was asked yet");
+        json_decref(list);
         return;
     }
     pm_chat_truncate(c->chat, (size_t)at + 1);
-    c->answer_next = true;
+    c->again = list;
 }
 
 static void do_undo(conversation *c, const char *rest)
 {
     (void)rest;
-    json_t *list = messages_of(c);
+    json_t *list = chat_messages(c);
     long at = list ? last_user(list) : -1;
-    json_decref(list);
-    if (!list) return;
-    if (at < 0) {
-        say("nothing was asked yet");
-        return;
+    if (list && at < 0) say("nothing was asked yet");
+    if (at >= 0) {
+        chat_branches_keep(c, list);
+        pm_chat_truncate(c->chat, (size_t)at);
+        say("the last question and its answer are taken back (%zu messages are left; /branches "
+            "has them)",
+            pm_chat_n_messages(c->chat));
     }
-    pm_chat_truncate(c->chat, (size_t)at);
-    say("the last question and its answer are taken back (%zu messages are left)",
-        pm_chat_n_messages(c->chat));
+    json_decref(list);
 }
 
 static void do_clear(conversation *c, const char *rest)
 {
     (void)rest;
-    json_t *list = messages_of(c);
+    json_t *list = chat_messages(c);
     if (!list) return;
     bool system = has_role(json_array_get(list, 0), "system");
+    if (json_array_size(list) > system) chat_branches_keep(c, list);
     json_decref(list);
     pm_chat_truncate(c->chat, system ? 1 : 0);
     say(system ? "a new conversation (the system message stays)" : "a new conversation");
@@ -90,7 +89,7 @@ static void do_clear(conversation *c, const char *rest)
 
 static void do_system(conversation *c, const char *rest)
 {
-    json_t *list = messages_of(c);
+    json_t *list = chat_messages(c);
     if (!list) return;
     const json_t *first = json_array_get(list, 0);
     if (!*rest) {
@@ -107,7 +106,7 @@ static void do_system(conversation *c, const char *rest)
         json_array_set_new(list, 0, message);
     else
         json_array_insert_new(list, 0, message);
-    pm_status status = set_messages(c->chat, list);
+    pm_status status = chat_set_messages(c, list);
     json_decref(list);
     if (status != PM_OK)
         chat_failed(c, status);
@@ -115,91 +114,29 @@ static void do_system(conversation *c, const char *rest)
         say("the system message is set");
 }
 
-// A saved conversation says what it is: {"pumice_chat": 1, "messages": [...]}.
-static const char saved_key[] = "pumice_chat";
-enum { SAVED_VERSION = 1 };
-
 static void do_save(conversation *c, const char *rest)
 {
-    json_t *list = messages_of(c);
-    if (!list) return;
-    json_t *all = json_pack("{s:i, s:s, s:o}", saved_key, SAVED_VERSION, "architecture",
-                            pm_model_architecture(c->model.model), "messages", list);
-    char *text = all ? json_dumps(all, JSON_INDENT(1)) : NULL;
     char *path = os_expand_home(rest);
-    os_writer *w = NULL;
-    pm_status status = text && path ? PM_OK : error_memory("the conversation", 0);
-    if (status == PM_OK) status = os_writer_open(path, &w);
-    if (status == PM_OK) status = os_writer_write(w, text, strlen(text));
-    if (status == PM_OK) status = os_writer_write(w, "\n", 1);
-    if (status == PM_OK) {
-        status = os_writer_commit(w);
-        w = NULL;
-    }
-    os_writer_abort(w);
+    pm_status status = path ? chat_save(c, path, true) : error_memory("a path", 0);
     if (status != PM_OK)
         chat_failed(c, status);
     else
         say("saved: %s (%zu messages)", path, pm_chat_n_messages(c->chat));
     free(path);
-    free(text);
-    json_decref(all);
-}
-
-// A message has a role, and a content unless it calls tools.
-static bool is_message(const json_t *m)
-{
-    const json_t *content = json_object_get(m, "content");
-    return json_is_string(json_object_get(m, "role")) &&
-           (json_is_string(content) || json_is_array(content) ||
-            json_is_array(json_object_get(m, "tool_calls")));
-}
-
-// Reads a saved conversation's messages; they belong to *all.
-static pm_status read_saved(const char *path, json_t **all, json_t **messages)
-{
-    char *text = NULL;
-    size_t n = 0;
-    pm_status status = read_input(path, &text, &n);
-    if (status != PM_OK) return status;
-    json_error_t where;
-    *all = json_loadb(text, n, JSON_ALLOW_NUL, &where);
-    free(text);
-    if (!*all)
-        return error_set(PM_ERROR_FILE, "%s: line %d: %s (not a saved conversation, or cut short)",
-                         path, where.line, where.text);
-    const json_t *version = json_object_get(*all, saved_key);
-    if (!json_is_integer(version))
-        return error_set(PM_ERROR_FILE, "%s: has no '%s' (not a conversation saved with /save)",
-                         path, saved_key);
-    if (json_integer_value(version) != SAVED_VERSION)
-        return error_set(PM_ERROR_FILE, "%s: '%s' is %lld, known is %d", path, saved_key,
-                         (long long)json_integer_value(version), SAVED_VERSION);
-    *messages = json_object_get(*all, "messages");
-    if (!json_is_array(*messages))
-        return error_set(PM_ERROR_FILE, "%s: has no list 'messages'", path);
-    size_t index;
-    const json_t *message;
-    json_array_foreach(*messages, index, message)
-    {
-        if (!is_message(message))
-            return error_set(PM_ERROR_FILE, "%s: message %zu has no role or no content", path,
-                             index + 1);
-    }
-    return PM_OK;
 }
 
 static void do_load(conversation *c, const char *rest)
 {
     char *path = os_expand_home(rest);
-    json_t *all = NULL, *messages = NULL;
-    pm_status status = path ? read_saved(path, &all, &messages) : error_memory("a path", 0);
-    if (status == PM_OK) status = error_in(set_messages(c->chat, messages), "%s", path);
-    json_decref(all);
-    if (status != PM_OK)
+    json_t *before = chat_messages(c);
+    pm_status status = path && before ? chat_load(c, path) : error_memory("a path", 0);
+    if (status != PM_OK) {
         chat_failed(c, status);
-    else
-        say("loaded: %s (%zu messages)", path, pm_chat_n_messages(c->chat));
+    } else {
+        bool system = has_role(json_array_get(before, 0), "system");
+        if (json_array_size(before) > system) chat_branches_keep(c, before);
+    }
+    json_decref(before);
     free(path);
 }
 
@@ -267,11 +204,14 @@ static const slash slashes[] = {
     {"help", NULL, "this list", do_help},
     {"regen", NULL, "another answer to the last question", do_regen},
     {"undo", NULL, "take back the last question and its answer", do_undo},
+    {"branches", "[N]", "list what /undo, /regen and /clear left; go on with number N",
+     chat_branches_command},
     {"clear", NULL, "a new conversation; the system message stays", do_clear},
     {"system", "[TEXT]", "show or set the system message", do_system},
     {"save", "FILE", "keep the conversation in a file", do_save},
     {"load", "FILE", "go on with a saved conversation", do_load},
     {"stats", NULL, "device, context, speed of the last answer", do_stats},
+    {"tool", "RESULT", "what the called tool gave", chat_tool_command},
     {"think", NULL, "ask for reasoning where the template can", do_think},
     {"no_think", NULL, "ask for none", do_no_think},
     {"quit", NULL, "leave (so does Ctrl-D)", do_quit},
@@ -283,7 +223,7 @@ static void do_help(conversation *c, const char *rest)
     (void)c;
     (void)rest;
     for (size_t k = 0; k < N_SLASHES; k++)
-        say("/%-9s %-7s %s", slashes[k].name, slashes[k].value ? slashes[k].value : "",
+        say("/%-9s %-8s %s", slashes[k].name, slashes[k].value ? slashes[k].value : "",
             slashes[k].help);
     say("A message that starts with / is written with two. A backslash at the end of a line goes "
         "on "

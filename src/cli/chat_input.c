@@ -14,9 +14,11 @@ enum { HISTORY_LINES = 1000 };
 struct chat_input {
     EditLine *edit; // NULL: not a terminal
     History *history;
-    char *history_path; // NULL: not kept
-    bool more;          // the prompt is for a further line of a message
-    bool plain;         // NO_COLOR: no prompt
+    char *history_path;   // NULL: not kept
+    bool more;            // the prompt is for a further line of a message
+    const char *question; // the prompt instead; NULL: none
+    bool plain;           // NO_COLOR: no prompt
+    bool pastes;          // the terminal marks what is pasted
     bool interrupted;
     char *line; // getline's
     size_t line_cap;
@@ -28,8 +30,85 @@ static const char *prompt(EditLine *edit)
 {
     chat_input *in = NULL;
     el_get(edit, EL_CLIENTDATA, &in);
+    if (in->question) return in->question;
     if (in->plain) return "";
     return in->more ? ". " : "> ";
+}
+
+// ---- pasting: the terminal says where a pasted text begins and ends, so that its lines are one
+// message. In the line that is edited, signs stand for its line breaks and tabs.
+
+#define SIGN_BREAK "\xe2\x90\xa4" // U+2424
+#define SIGN_TAB   "\xe2\x90\x89" // U+2409
+
+static void paste_mode(bool on)
+{
+    static const char off[] = "\033[?2004l";
+    if (on) os_terminal_undo(2, off);
+    fputs(on ? "\033[?2004h" : off, stderr);
+    fflush(stderr);
+    if (!on) os_terminal_undo(2, NULL);
+}
+
+// The bytes up to the end mark; false: interrupted or at the end of the input.
+static bool read_pasted(buf *text)
+{
+    static const char end[] = "\033[201~";
+    enum { MOST = 1 << 24 };
+    while (text->len < MOST && !text->failed) {
+        int byte = os_read_byte(0);
+        if (byte == OS_READ_SIGNAL && os_interrupts() == 0) continue;
+        if (byte < 0) return false;
+        buf_char(text, (char)byte);
+        size_t n = sizeof end - 1;
+        if (text->len < n || memcmp(text->data + text->len - n, end, n) != 0) continue;
+        text->len -= n;
+        return true;
+    }
+    return false;
+}
+
+static void add_pasted(buf *line, const char *text, size_t n)
+{
+    mbstate_t state = {0};
+    for (size_t i = 0; i < n;) {
+        wchar_t c;
+        size_t length = mbrtowc(&c, text + i, n - i, &state);
+        bool valid = length != (size_t)-1 && length != (size_t)-2 && length > 0;
+        if (!valid) memset(&state, 0, sizeof state);
+        unsigned char byte = (unsigned char)text[i];
+        if (byte == '\n' || (byte == '\r' && (i + 1 == n || text[i + 1] != '\n')))
+            buf_str(line, SIGN_BREAK);
+        else if (byte == '\t')
+            buf_str(line, SIGN_TAB);
+        else if (valid && byte >= ' ' && byte != 0x7f)
+            buf_add(line, text + i, length);
+        i += valid ? length : 1;
+    }
+}
+
+static unsigned char paste(EditLine *edit, int key)
+{
+    buf text = {0}, line = {0};
+    (void)key;
+    bool whole = read_pasted(&text);
+    if (text.len) add_pasted(&line, text.data, text.len);
+    if (line.len && !line.failed) el_insertstr(edit, line.data);
+    buf_free(&text);
+    buf_free(&line);
+    return whole ? CC_REFRESH : CC_ERROR;
+}
+
+// Line breaks and tabs in place of their signs.
+static void take_signs_out(char *line)
+{
+    char *to = line;
+    for (const char *at = line; *at; to++) {
+        bool is_break = !strncmp(at, SIGN_BREAK, 3), is_tab = !strncmp(at, SIGN_TAB, 3);
+        *to = is_break ? '\n' : is_tab ? '\t' : *at;
+        at += is_break || is_tab ? 3 : 1;
+    }
+    *to = 0;
 }
 
 // One character from the keyboard. libedit's own reader swallows the first interrupt.
@@ -41,8 +120,13 @@ static int read_character(EditLine *edit, wchar_t *out)
     for (int n = 0; n < 8; n++) {
         int byte = os_read_byte(0);
         while (byte == OS_READ_SIGNAL && os_interrupts() == 0) {
+            if (os_resized()) {
+                el_resize(edit);
+                el_set(edit, EL_REFRESH);
+            }
             if (os_continued()) { // after Ctrl-Z: the shell gave us back a terminal of its own mode
                 el_set(edit, EL_PREP_TERM, 1);
+                paste_mode(true);
                 el_set(edit, EL_REFRESH);
             }
             byte = os_read_byte(0);
@@ -97,6 +181,11 @@ static pm_status open_editor(chat_input *in)
     el_set(in->edit, EL_GETCFN, read_character);
     el_set(in->edit, EL_HIST, history, in->history);
     el_set(in->edit, EL_BIND, "^R", "em-inc-search-prev", NULL);
+    in->pastes = MB_CUR_MAX > 1;
+    if (in->pastes) {
+        el_set(in->edit, EL_ADDFN, "pumice-paste", "inserts a pasted text", paste);
+        el_set(in->edit, EL_BIND, "\\e[200~", "pumice-paste", NULL);
+    }
     el_source(in->edit, NULL); // the user's ~/.editrc
     history(in->history, &event, H_SETSIZE, HISTORY_LINES);
     history(in->history, &event, H_SETUNIQUE, 1);
@@ -156,7 +245,9 @@ static const char *read_line(chat_input *in, bool more, chat_read *why)
     }
     int n = 0;
     os_interrupts_clear();
+    if (in->pastes) paste_mode(true);
     const char *line = el_gets(in->edit, &n);
+    if (in->pastes) paste_mode(false);
     if (!line || n <= 0) {
         *why = in->interrupted ? CHAT_INTERRUPTED : CHAT_END;
         if (!in->plain) fputc('\n', stderr);
@@ -165,12 +256,13 @@ static const char *read_line(chat_input *in, bool more, chat_read *why)
     }
     HistEvent event;
     size_t length = strcspn(line, "\n");
-    if (length) history(in->history, &event, H_ENTER, line);
+    if (length && !in->question) history(in->history, &event, H_ENTER, line);
     char *copy = realloc(in->line, length + 1);
     *why = CHAT_FAILED;
     if (!copy) return NULL;
     memcpy(copy, line, length);
     copy[length] = 0;
+    take_signs_out(copy);
     return in->line = copy;
 }
 
@@ -226,4 +318,13 @@ chat_read chat_input_read(chat_input *in, char **text)
     if (why == CHAT_MESSAGE && buf_take(&message, text, NULL) != PM_OK) why = CHAT_FAILED;
     buf_free(&message);
     return why;
+}
+
+bool chat_input_confirm(chat_input *in, const char *question)
+{
+    chat_read why;
+    in->question = question;
+    const char *line = read_line(in, false, &why);
+    in->question = NULL;
+    return line && (line[0] == 'y' || line[0] == 'Y');
 }

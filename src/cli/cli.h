@@ -140,16 +140,31 @@ pm_status each_line(const char *path, pm_status (*answer)(void *context, const c
 
 // ---- running a generation ---------------------------------------------------------------------
 
+// Where reasoning goes: dim on a terminal, nowhere otherwise; --show-thinking and
+// --no-show-thinking decide.
+typedef enum show_reasoning { REASONING_HIDDEN, REASONING_PLAIN, REASONING_DIM } show_reasoning;
+
 typedef struct stream {
-    bool show;        // write the text to stdout as it comes
+    bool show; // write the text to stdout as it comes
+    show_reasoning reasoning;
     bool ends_line;   // the last byte written was a line break (or nothing was written)
     bool interrupted; // by Ctrl-C
 } stream;
 // Draws until the end. The text so far stays valid in the generation, also after a failure.
 pm_status stream_run(stream *s, pm_generation *generation);
+// What the option says of reasoning, and the row of tables for it.
+show_reasoning stream_reasoning(const cli_args *args);
+#define SHOW_THINKING_OPTION                                                                       \
+    {                                                                                              \
+        "show-thinking", 0, NULL, "write the model's reasoning too (default: on a terminal, dim)"  \
+    }
 // From here on Ctrl-C stops the running generation of this session; a second one within a second
 // ends the process. NULL: no session, only the second part.
 void stream_catch(pm_session *session);
+// With `slowly` the second one does not end the process: stream_leaves() says that it came, so that
+// something can be kept first. The third ends it.
+void stream_leave_slowly(bool slowly);
+bool stream_leaves(void);
 // Counts, times and rates in one line, to be released with free; NULL when memory runs out.
 char *timing_of(const pm_generation *generation);
 

@@ -8,12 +8,16 @@
 // Read by the signal handler; one program, one running answer.
 static pm_session *volatile interrupt_session;
 static volatile double last_interrupt;
+static volatile bool leave_slowly, leaves;
 
 static void on_interrupt(void *arg)
 {
     (void)arg;
     double now = os_seconds();
-    if (last_interrupt > 0 && now - last_interrupt < 1.0) os_die_by_interrupt();
+    if (last_interrupt > 0 && now - last_interrupt < 1.0) {
+        if (!leave_slowly || leaves) os_die_by_interrupt();
+        leaves = true;
+    }
     last_interrupt = now;
     pm_session *session = interrupt_session;
     if (session) pm_session_interrupt(session);
@@ -27,32 +31,77 @@ void stream_catch(pm_session *session)
     os_interrupts_catch();
 }
 
+show_reasoning stream_reasoning(const cli_args *args)
+{
+    const char *no_color = getenv("NO_COLOR");
+    bool terminal = os_is_terminal(1), plain = no_color && *no_color;
+    bool wanted = args_get(args, "show-thinking") ? args_has(args, "show-thinking") : terminal;
+    if (!wanted) return REASONING_HIDDEN;
+    return terminal && !plain ? REASONING_DIM : REASONING_PLAIN;
+}
+
+static void dim(bool on)
+{
+    static const char off[] = "\033[22m";
+    if (on) os_terminal_undo(1, off);
+    out_text(on ? "\033[2m" : off);
+    if (!on) os_terminal_undo(1, NULL);
+}
+
+// Reasoning is dim from its first piece to its last one, and a blank line parts it from the answer.
+static void switch_part(stream *s, int from, int to)
+{
+    if (from == to || s->reasoning == REASONING_HIDDEN) return;
+    if (to == PM_PART_REASONING) {
+        if (s->reasoning == REASONING_DIM) dim(true);
+    } else {
+        if (s->reasoning == REASONING_DIM) dim(false);
+        out_text(s->ends_line ? "\n" : "\n\n");
+        s->ends_line = true;
+    }
+}
+
+static void show_piece(stream *s, const char *text, size_t n, int part, int *before)
+{
+    if (!s->show || (part == PM_PART_REASONING && s->reasoning == REASONING_HIDDEN)) return;
+    switch_part(s, *before, part);
+    *before = part;
+    s->ends_line = text[n - 1] == '\n';
+    out_bytes(text, n);
+    out_flush();
+}
+
 pm_status stream_run(stream *s, pm_generation *generation)
 {
     pm_status status = PM_OK;
-    int done = 0;
+    int done = 0, part = PM_PART_ANSWER;
     s->ends_line = true;
     while (!done && status == PM_OK && os_interrupts() == 0) {
         const char *text;
         size_t n;
         status = pm_generation_next(generation, &text, &n, &done);
-        if (status != PM_OK || n == 0) continue;
-        s->ends_line = text[n - 1] == '\n';
-        if (s->show) {
-            out_bytes(text, n);
-            out_flush();
-        }
+        if (status == PM_OK && n > 0) show_piece(s, text, n, pm_generation_part(generation), &part);
     }
     s->interrupted = os_interrupts() > 0;
     if (s->interrupted) {
         pm_generation_stop(generation);
         status = PM_OK; // an evaluation that was stopped is no failure
     }
-    if (s->show && !s->ends_line) {
-        out_text("\n");
-        out_flush();
-    }
+    if (!s->show) return status;
+    if (part == PM_PART_REASONING && s->reasoning == REASONING_DIM) dim(false);
+    if (!s->ends_line) out_text("\n");
+    out_flush();
     return status;
+}
+
+void stream_leave_slowly(bool slowly)
+{
+    leave_slowly = slowly;
+}
+
+bool stream_leaves(void)
+{
+    return leaves;
 }
 
 static double number(const json_t *object, const char *key)

@@ -1,6 +1,7 @@
 #include "engine/generation.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,11 @@ struct generation {
     int32_t *prompt;
     size_t n_prompt, n_cached;
     text_ids tokens;
+    text_ids markers; // control tokens whose text counts
+
+    grammar_run *grammar;      // NULL: any text
+    const char *grammar_after; // NULL: the grammar holds; else only behind this text
+    float *masked;             // [n_vocab] logits of what the grammar allows
 
     size_t n_top;            // beside the chosen token
     token_logprob *logprobs; // [tokens][1 + n_top]; NULL: none are wanted
@@ -40,6 +46,26 @@ static pm_status check_prompt(const session *s, size_t n_prompt)
                          n_prompt, session_n_ctx(s));
     }
     return PM_OK;
+}
+
+static pm_status find_markers(generation *g, const char *const *markers)
+{
+    pm_status status = PM_OK;
+    for (; status == PM_OK && markers && *markers; markers++) {
+        int32_t id = text_find(g->vocab, *markers, strlen(*markers));
+        if (id != TEXT_NO_TOKEN && text_type(g->vocab, id) == TEXT_CONTROL) {
+            status = text_ids_add(&g->markers, id);
+        }
+    }
+    return status;
+}
+
+static pm_status begin_grammar(generation *g, const generation_params *params)
+{
+    g->grammar_after = params->grammar_after;
+    g->masked = malloc((size_t)g->n_vocab * sizeof *g->masked);
+    if (!g->masked) return error_memory("a grammar", (uint64_t)g->n_vocab * sizeof *g->masked);
+    return grammar_run_open(params->grammar, params->grammar_tokens, &g->grammar);
 }
 
 pm_status generation_open(session *s, const text_vocab *vocab, const generation_params *params,
@@ -65,6 +91,8 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
     }
     if (status == PM_OK) status = sampler_open(&params->sampler, &g->sampler);
     if (status == PM_OK) status = stream_open(&g->text, params->stops, params->n_stops);
+    if (status == PM_OK) status = find_markers(g, params->markers);
+    if (status == PM_OK && params->grammar) status = begin_grammar(g, params);
     if (status != PM_OK) {
         generation_close(g);
         return status;
@@ -79,6 +107,9 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
 void generation_close(generation *g)
 {
     if (!g) return;
+    text_ids_free(&g->markers);
+    grammar_run_close(g->grammar);
+    free(g->masked);
     sampler_close(g->sampler);
     stream_close(&g->text);
     text_ids_free(&g->tokens);
@@ -131,26 +162,91 @@ static pm_status finish(generation *g, generation_end end)
     return stream_end(&g->text);
 }
 
+// What a token adds to the text. A vocabulary smaller than the model's output has no text for the
+// ids behind it.
+static gguf_string piece_of(const generation *g, int32_t id)
+{
+    if (id >= text_n_vocab(g->vocab)) return (gguf_string){NULL, 0};
+    bool marker = false;
+    for (size_t i = 0; i < g->markers.n; i++) marker |= g->markers.ids[i] == id;
+    return text_piece(g->vocab, id, marker);
+}
+
+// Tokens that may still come, the next one included.
+static uint64_t n_left(const generation *g)
+{
+    uint64_t left = (uint64_t)(session_n_ctx(g->s) - session_n_past(g->s)) + 1;
+    uint64_t asked = g->max_tokens < 0 ? left : (uint64_t)g->max_tokens - g->tokens.n;
+    return asked < left ? asked : left;
+}
+
+// Draws among the tokens that the grammar allows; *complete: there is none, and none is needed.
+static pm_status pick_allowed(generation *g, const float *logits, int32_t *id, bool *complete)
+{
+    pm_status status = PM_OK;
+    if (sampler_is_greedy(g->sampler)) { // mostly the best token is allowed: no need for the others
+        bool allowed = false;
+        status = sampler_sample(g->sampler, logits, g->n_vocab, id);
+        if (status == PM_OK) status = grammar_allows(g->grammar, *id, n_left(g), &allowed);
+        if (status != PM_OK || allowed) return status;
+    }
+    const uint64_t *bits;
+    size_t n;
+    status = grammar_mask(g->grammar, n_left(g), &bits, &n);
+    if (status != PM_OK) return status;
+    *complete = n == 0 && grammar_complete(g->grammar);
+    if (*complete) return PM_OK;
+    if (n == 0) return error_set(PM_ERROR_RUN, "no token goes on with what the grammar wants");
+    int32_t known = text_n_vocab(g->vocab) < g->n_vocab ? text_n_vocab(g->vocab) : g->n_vocab;
+    for (int32_t i = 0; i < g->n_vocab; i++) g->masked[i] = -INFINITY;
+    for (int32_t i = 0; i < known; i += 64) {
+        uint64_t word = bits[i / 64];
+        for (int32_t k = i; word; k++, word >>= 1) {
+            if ((word & 1) && k < known) g->masked[k] = logits[k];
+        }
+    }
+    return sampler_sample(g->sampler, g->masked, g->n_vocab, id);
+}
+
+static pm_status pick(generation *g, const float *logits, int32_t *id, bool *complete)
+{
+    if (g->grammar && !g->grammar_after) return pick_allowed(g, logits, id, complete);
+    return sampler_sample(g->sampler, logits, g->n_vocab, id);
+}
+
+// Takes the grammar one token on, or begins with it where the text before it has ended.
+static pm_status follow_grammar(generation *g, int32_t id)
+{
+    if (!g->grammar) return PM_OK;
+    if (!g->grammar_after) return grammar_accept(g->grammar, id);
+    const char *at = g->text.text.len ? strstr(g->text.text.data, g->grammar_after) : NULL;
+    if (!at) return PM_OK;
+    at += strlen(g->grammar_after);
+    at += strspn(at, " \t\r\n");
+    g->grammar_after = NULL;
+    return grammar_accept_bytes(g->grammar, at, strlen(at));
+}
+
 // Draws a token and adds its text; sets g->end where it ends the answer.
 static pm_status draw(generation *g)
 {
     const float *logits = session_logits(g->s, 0);
-    int32_t id;
-    pm_status status = sampler_sample(g->sampler, logits, g->n_vocab, &id);
+    int32_t id = 0;
+    bool complete = false;
+    pm_status status = pick(g, logits, &id, &complete);
     if (status != PM_OK) return error_in(status, "position %" PRIu32, session_n_past(g->s));
     if (g->first_token == 0) {
         g->first_token = os_seconds();
         g->times.first_token_s = g->first_token - g->started;
     }
-    if (text_is_end(g->vocab, id)) return finish(g, GENERATION_STOP);
+    if (complete || text_is_end(g->vocab, id)) return finish(g, GENERATION_STOP);
     sampler_accept(g->sampler, id);
     status = text_ids_add(&g->tokens, id);
     if (status == PM_OK && g->want_logprobs) status = keep_logprobs(g, logits, id);
     if (status != PM_OK) return status;
-    // A vocabulary smaller than the model's output has no text for the ids behind it.
-    gguf_string piece = {NULL, 0};
-    if (id < text_n_vocab(g->vocab)) piece = text_piece(g->vocab, id, false);
+    gguf_string piece = piece_of(g, id);
     status = stream_add(&g->text, piece.data, piece.len);
+    if (status == PM_OK) status = follow_grammar(g, id);
     if (status != PM_OK) return status;
     if (g->text.stopped) return finish(g, GENERATION_STOP);
     bool most = g->max_tokens >= 0 && (int64_t)g->tokens.n >= g->max_tokens;

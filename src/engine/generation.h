@@ -9,13 +9,22 @@
 
 #include "engine/sampler.h"
 #include "engine/session.h"
-#include "text/text.h"
+#include "text/grammar.h"
 
 typedef struct generation_params {
     int64_t max_tokens; // -1: until an end token or the context is full; 0: nothing
     const char *const *stops;
     size_t n_stops;
     int n_logprobs; // -1: none, 0: of the chosen token
+    // Texts of control tokens that are part of the answer's text, where others leave no trace;
+    // NULL-terminated, may be NULL. Read by generation_open only.
+    const char *const *markers;
+    // The text is one of this grammar; NULL: any. It outlives the generation, with the vocabulary's
+    // tokens. `grammar_after`: from behind this text on (and the white space that comes with it);
+    // NULL: from the start.
+    const grammar *grammar;
+    const grammar_tokens *grammar_tokens;
+    const char *grammar_after;
     sampler_params sampler;
 } generation_params;
 

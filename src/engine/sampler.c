@@ -62,6 +62,11 @@ uint64_t sampler_seed(const sampler *s)
     return s->p.seed;
 }
 
+bool sampler_is_greedy(const sampler *s)
+{
+    return s->p.temp == 0;
+}
+
 static bool penalties_on(const sampler *s)
 {
     const sampler_params *p = &s->p;
@@ -81,8 +86,9 @@ void sampler_describe(const sampler *s, buf *out)
         buf_str(out, " -> temp 0: the most likely token");
     } else {
         if (!p->temp_last) buf_printf(out, " -> temp %g", p->temp);
-        buf_printf(out, " -> top-k %lld -> top-p %g -> min-p %g", (long long)p->top_k, p->top_p,
-                   p->min_p);
+        buf_printf(out, " -> top-k %lld", (long long)p->top_k);
+        if (p->typical_p < 1) buf_printf(out, " -> typical-p %g", p->typical_p);
+        buf_printf(out, " -> top-p %g -> min-p %g", p->top_p, p->min_p);
         if (p->temp_last) buf_printf(out, " -> temp %g", p->temp);
         buf_str(out, " -> draw");
     }
@@ -260,7 +266,25 @@ static size_t nucleus(sampler_candidate *c, size_t n, double target)
     return n;
 }
 
-// What stays after top-k, top-p and min-p, in s->candidates.
+// The tokens whose surprise is nearest to the expected one, the entropy, until they reach
+// `typical_p`. They take the place of the logit for nucleus(), then it is put back.
+static size_t typical(sampler_candidate *c, size_t n, const float *logits, double typical_p)
+{
+    double total = total_weight(c, n), entropy = 0;
+    for (size_t i = 0; i < n; i++) {
+        double p = c[i].weight / total;
+        if (p > 0) entropy -= p * log(p);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double p = c[i].weight / total;
+        c[i].logit = p > 0 ? (float)-fabs(-log(p) - entropy) : -INFINITY;
+    }
+    n = nucleus(c, n, typical_p * total);
+    for (size_t i = 0; i < n; i++) c[i].logit = logits[c[i].id];
+    return n;
+}
+
+// What stays after top-k, typical-p, top-p and min-p, in s->candidates.
 static size_t filter(sampler *s, const float *logits, size_t n_vocab, double max)
 {
     const sampler_params *p = &s->p;
@@ -275,11 +299,14 @@ static size_t filter(sampler *s, const float *logits, size_t n_vocab, double max
         }
     }
     set_weights(c, n, max, p->temp_last ? 1 : p->temp);
+    if (p->typical_p < 1) n = typical(c, n, logits, p->typical_p);
     if (p->top_p < 1) n = nucleus(c, n, p->top_p * total_weight(c, n));
     if (p->min_p > 0) {
         size_t kept = 0;
+        double most = 0; // typical-p may have left out the most likely one
+        for (size_t i = 0; i < n; i++) most = c[i].weight > most ? c[i].weight : most;
         for (size_t i = 0; i < n; i++) {
-            if (c[i].weight >= p->min_p) c[kept++] = c[i];
+            if (c[i].weight >= p->min_p * most) c[kept++] = c[i];
         }
         n = kept;
     }

@@ -1,4 +1,5 @@
-// From logits to the next token: bias, penalties, temperature, top-k, top-p, min-p, draw.
+// From logits to the next token: bias, penalties, temperature, top-k, typical-p, top-p,
+// min-p, draw.
 //
 // The n-th draw of a seed is a pure function of both (base/rng.h), so that equal logits give equal
 // texts. One thread at a time.
@@ -26,6 +27,7 @@ typedef struct sampler_params {
     int64_t repeat_last;      // window of the penalties in tokens; 0: off, -1: all tokens
     double temp;              // 0: greedy
     int64_t top_k;            // 0: off
+    double typical_p;         // 1: off
     double top_p;             // 1: off
     double min_p;             // 0: off
     bool temp_last;           // filters see untempered probabilities
@@ -37,6 +39,7 @@ typedef struct sampler sampler;
 pm_status sampler_open(const sampler_params *params, sampler **out);
 void sampler_close(sampler *s); // accepts NULL
 uint64_t sampler_seed(const sampler *s);
+bool sampler_is_greedy(const sampler *s); // does it take the largest logit?
 // The effective order and values, one line.
 void sampler_describe(const sampler *s, buf *out);
 

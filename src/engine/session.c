@@ -388,6 +388,100 @@ uint32_t session_reuse(session *s, const int32_t *prompt, size_t n)
     return kept;
 }
 
+// ---- the cache in a file ----------------------------------------------------------------------
+
+static const segment *segment_of(const session *s, uint32_t layer)
+{
+    uint32_t i = s->n_segments - 1;
+    while (i > 0 && s->segments[i].first_layer > layer) i--;
+    return &s->segments[i];
+}
+
+uint64_t session_cache_bytes(const session *s, uint32_t n_tokens)
+{
+    const plan_buf *k = &s->plan->bufs[PLAN_KV];
+    return n_tokens *
+           (sizeof *s->tokens + 2 * (uint64_t)s->plan->n_layer * s->plan->n_head_kv * k->row_bytes);
+}
+
+// Moves rows of one head of K or V, one buffer at a time, through `rows`.
+typedef pm_status (*move_rows)(const segment *seg, int buffer, uint64_t offset, void *rows,
+                               uint64_t n, void *arg);
+
+static pm_status each_head(session *s, uint32_t n_tokens, move_rows move, void *arg)
+{
+    uint64_t row_bytes = s->plan->bufs[PLAN_KV].row_bytes, n = n_tokens * row_bytes;
+    if (n == 0) return PM_OK;
+    void *rows = malloc((size_t)n);
+    if (!rows) return error_memory("a part of the cache", n);
+    pm_status status = PM_OK;
+    for (uint32_t b = 0; b < 2 * s->plan->n_layer; b++) {
+        for (uint32_t head = 0; head < s->plan->n_head_kv && status == PM_OK; head++) {
+            uint64_t offset = (uint64_t)head * s->plan->n_ctx * row_bytes;
+            status = move(segment_of(s, b / 2), PLAN_KV + (int)b, offset, rows, n, arg);
+        }
+    }
+    free(rows);
+    return status;
+}
+
+typedef struct file_end {
+    pm_status (*take)(void *arg, const void *data, uint64_t n);
+    pm_status (*give)(void *arg, void *data, uint64_t n);
+    void *arg;
+} file_end;
+
+static pm_status rows_out(const segment *seg, int buffer, uint64_t offset, void *rows, uint64_t n,
+                          void *arg)
+{
+    const file_end *file = arg;
+    pm_status status = seg->kind->read(seg->state, buffer, offset, rows, n);
+    return status == PM_OK ? file->take(file->arg, rows, n) : status;
+}
+
+static pm_status rows_in(const segment *seg, int buffer, uint64_t offset, void *rows, uint64_t n,
+                         void *arg)
+{
+    const file_end *file = arg;
+    pm_status status = file->give(file->arg, rows, n);
+    return status == PM_OK ? seg->kind->write(seg->state, buffer, offset, rows, n) : status;
+}
+
+pm_status session_cache_save(session *s, pm_status (*take)(void *arg, const void *data, uint64_t n),
+                             void *arg)
+{
+    file_end file = {.take = take, .arg = arg};
+    pm_status status = take(arg, s->tokens, s->n_past * sizeof *s->tokens);
+    return status == PM_OK ? each_head(s, s->n_past, rows_out, &file) : status;
+}
+
+pm_status session_cache_load(session *s, uint32_t n_tokens,
+                             pm_status (*give)(void *arg, void *data, uint64_t n), void *arg)
+{
+    assert(n_tokens <= s->plan->n_ctx);
+    file_end file = {.give = give, .arg = arg};
+    session_rewind(s, 0);
+    pm_status status = give(arg, s->tokens, n_tokens * sizeof *s->tokens);
+    for (uint32_t i = 0; i < n_tokens && status == PM_OK; i++) {
+        if (s->tokens[i] < 0 || (uint32_t)s->tokens[i] >= s->plan->n_vocab)
+            status = error_set(PM_ERROR_FILE, "the cache has a token %d that there is not",
+                               s->tokens[i]);
+    }
+    if (status == PM_OK) status = each_head(s, n_tokens, rows_in, &file);
+    if (status == PM_OK) s->n_past = n_tokens;
+    return status;
+}
+
+void session_cache_kind(const session *s, buf *out)
+{
+    const plan_set *p = s->plan;
+    buf_printf(out, "%" PRIu32 " layers, %" PRIu32 " heads of %" PRIu32 ", type %d, act %d",
+               p->n_layer, p->n_head_kv, p->head_dim, (int)p->kv_type, p->bufs[PLAN_XQ].width > 0);
+    for (uint32_t i = 0; i < s->n_segments; i++)
+        buf_printf(out, ", %s from %" PRIu32, s->segments[i].kind->name,
+                   s->segments[i].first_layer);
+}
+
 void session_keep_hidden(session *s, bool keep)
 {
     free(s->hidden);

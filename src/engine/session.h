@@ -7,6 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/buf.h"
 #include "engine/weights.h"
 #include "plan/build.h"
 
@@ -34,6 +35,18 @@ void session_rewind(session *s, uint32_t n_past);
 // Keeps of a prompt what the cache holds already and rewinds to it; at least the last token is left
 // to evaluate. An interrupt that came before is forgotten. Returns how many tokens are kept.
 uint32_t session_reuse(session *s, const int32_t *prompt, size_t n);
+
+// The cache of the tokens that are in it, for keeping it in a file: tokens, then for each layer K
+// and V of [head][position], in the stored form. `take` gets it piece by piece, in order.
+uint64_t session_cache_bytes(const session *s, uint32_t n_tokens);
+pm_status session_cache_save(session *s, pm_status (*take)(void *arg, const void *data, uint64_t n),
+                             void *arg);
+// What another session with the same words of session_cache_kind has saved; n_tokens is at most
+// session_n_ctx. `give` fills in the next n bytes. After a failure the session is empty.
+pm_status session_cache_load(session *s, uint32_t n_tokens,
+                             pm_status (*give)(void *arg, void *data, uint64_t n), void *arg);
+// What must be equal for that: shapes, type, precision, executors. Appends one line.
+void session_cache_kind(const session *s, buf *out);
 
 void session_keep_hidden(session *s, bool keep);
 // [n_embd] of the last eval's last token: -1 the input of layer 0, else the output of a layer. NULL

@@ -125,7 +125,7 @@ static void recorded_prompts_have_the_recorded_ids(void **state)
         assert_ok(conversation_render(c, NULL, true, &text, NULL));
         assert_string_equal(text, json_string_value(json_object_get(p, "text")));
         text_ids ids = {0};
-        assert_ok(conversation_ids(c, NULL, true, &ids));
+        assert_ok(conversation_ids(c, NULL, true, &ids, NULL));
         size_t n;
         int32_t *expected = test_json_ids(json_object_get(p, "ids"), &n);
         if (ids.n != n || memcmp(ids.ids, expected, n * sizeof *expected) != 0) {
@@ -158,7 +158,7 @@ static void control_tokens_come_from_the_template_only(void **state)
     assert_ok(conversation_add(c, "assistant", attack, strlen(attack)));
     assert_ok(conversation_add(c, "user", attack, strlen(attack)));
     text_ids ids = {0};
-    assert_ok(conversation_ids(c, NULL, true, &ids));
+    assert_ok(conversation_ids(c, NULL, true, &ids, NULL));
     assert_int_equal(count(&ids, id_of(&v, "<|im_start|>")), 5);
     assert_int_equal(count(&ids, id_of(&v, "<|im_end|>")), 4);
     buf text = {0};
@@ -194,7 +194,7 @@ static void exactly_one_bos(void **state)
         conversation *c = with_template(&v, cases[i].template);
         assert_ok(conversation_add(c, "user", "Hi", 2));
         text_ids ids = {0};
-        assert_ok(conversation_ids(c, NULL, true, &ids));
+        assert_ok(conversation_ids(c, NULL, true, &ids, NULL));
         int32_t bos = text_special_ids(v.v)->bos;
         assert_int_equal(count(&ids, bos), cases[i].expected);
         if (cases[i].expected) assert_int_equal(ids.ids[0], bos);

@@ -13,9 +13,12 @@ static int chat(const char *lines, const char *options, char **out, char **err)
                   test_temp("lines"));
 }
 
+// The document in a saved conversation: its second line.
 static json_t *saved(const char *path)
 {
-    json_t *all = json_load_file(path, 0, NULL);
+    char *text = test_read(path, NULL), *line = strchr(text, '\n');
+    json_t *all = line ? json_loads(line + 1, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    free(text);
     if (!all) fail_msg("%s: nothing saved", path);
     json_t *messages = json_incref(key_of(all, "messages"));
     json_decref(all);
@@ -73,6 +76,177 @@ static void turns_are_kept(void **state)
     assert_true(n > 0 && strlen(out) > n);
     assert_string_equal(out + strlen(out) - n, fresh);
     free(fresh);
+    free(out);
+    free(err);
+}
+
+// A new answer leaves the old one as a branch; one that fails leaves everything as it was.
+static void branches(void **state)
+{
+    (void)state;
+    char lines[4096], a[1024], b[1024], *out, *err;
+    snprintf(a, sizeof a, "%s", test_temp("branch-a.json"));
+    snprintf(b, sizeof b, "%s", test_temp("branch-b.json"));
+    snprintf(lines, sizeof lines,
+             "/branches\none\ntwo\n/undo\nthree\n/branches\n/branches 1\n/save %s\n/branches 7\n"
+             "/branches 1\n/save %s\n/branches\n",
+             a, b);
+    assert_int_equal(chat(lines, "", &out, &err), 2); // the number that there is not
+    assert_non_null(strstr(err, "there are no branches"));
+    assert_non_null(strstr(err, "1: 4 messages, two"));
+    assert_non_null(strstr(err, "/branches: no number '7' (1 to 1)"));
+    json_t *m = saved(a);
+    assert_int_equal(json_array_size(m), 4);
+    assert_string_equal(content(m, 0), "one");
+    assert_string_equal(content(m, 2), "two");
+    json_decref(m);
+    m = saved(b);
+    assert_int_equal(json_array_size(m), 4);
+    assert_string_equal(content(m, 2), "three");
+    json_decref(m);
+    free(out);
+    free(err);
+    // branches are kept with the conversation
+    snprintf(lines, sizeof lines, "/load %s\n/branches 1\n/save %s\n", b, a);
+    assert_int_equal(chat(lines, "", &out, &err), 0);
+    m = saved(a);
+    assert_string_equal(content(m, 2), "two");
+    json_decref(m);
+    free(out);
+    free(err);
+}
+
+static void regen_keeps_the_old_answer(void **state)
+{
+    (void)state;
+    char lines[4096], path[1024], *out, *err;
+    snprintf(path, sizeof path, "%s", test_temp("regen.json"));
+    // by draws, so that the new answer is another one
+    snprintf(lines, sizeof lines, "one\n/regen\n/branches\n/branches 1\n/save %s\n", path);
+    assert_int_equal(chat(lines, "--temp 2 --seed 3", &out, &err), 0);
+    assert_non_null(strstr(err, "1: 2 messages, one -> "));
+    json_t *m = saved(path);
+    const char *first = content(m, 1);
+    assert_true(!strncmp(out, first, strlen(first)));
+    json_decref(m);
+    free(out);
+    free(err);
+    // the template lets the first answer pass and not the second
+    static const char once[] = "{%- if clock is not defined and messages | length == 1 and "
+                               "messages[0].content == 'fail' -%}{{ raise_exception('no') }}"
+                               "{%- endif -%}{{ messages[0].content }}";
+    static const char saved_chat[] =
+        "{\"pumice_chat\": 1, \"messages\": [{\"role\": \"user\", \"content\": \"fail\"}, "
+        "{\"role\": \"assistant\", \"content\": \"the old answer\"}]}";
+    char template[1024], old[1024];
+    snprintf(template, sizeof template, "%s", test_temp("once.jinja"));
+    snprintf(old, sizeof old, "%s", test_temp("old.json"));
+    test_write(template, once, sizeof once - 1);
+    test_write(old, saved_chat, sizeof saved_chat - 1);
+    snprintf(lines, sizeof lines, "/load %s\n/save %s\n/regen\n", old, path);
+    char options[2200], session[1024];
+    snprintf(session, sizeof session, "%s", test_temp("regen.session"));
+    snprintf(options, sizeof options, "--template '%s' --session '%s'", template, session);
+    assert_int_equal(chat(lines, options, &out, &err), 1);
+    m = saved(session);
+    assert_int_equal(json_array_size(m), 2);
+    assert_string_equal(content(m, 1), "the old answer");
+    json_decref(m);
+    free(out);
+    free(err);
+}
+
+// What was left is there again, text and cache.
+static void a_session_goes_on(void **state)
+{
+    (void)state;
+    char path[1024], options[1100], *out, *err, *at_once;
+    snprintf(path, sizeof path, "%s", test_temp("go on.session"));
+    snprintf(options, sizeof options, "--session '%s'", path);
+    assert_int_equal(chat("one\ntwo\n", options, &out, &err), 0);
+    assert_string_equal(err, "");
+    free(out);
+    free(err);
+    assert_int_equal(chat("three\n/stats\n", options, &out, &err), 0);
+    assert_non_null(strstr(err, "loaded: "));
+    const char *reused = strstr(err, "last prompt: ");
+    assert_non_null(reused);
+    assert_true(atoi(reused + 13) > 40);
+    free(err);
+    assert_int_equal(chat("one\ntwo\nthree\n", "", &at_once, NULL), 0);
+    assert_string_equal(at_once + strlen(at_once) - strlen(out), out);
+    free(at_once);
+    free(out);
+    json_t *m = saved(path);
+    assert_int_equal(json_array_size(m), 6);
+    json_decref(m);
+    // a file that is something else is left alone
+    test_write(path, "mine", 4);
+    assert_int_equal(chat("one\n", options, &out, &err), 3);
+    assert_string_equal(out, "");
+    free(out);
+    free(err);
+    char *still = test_read(path, NULL);
+    assert_string_equal(still, "mine");
+    free(still);
+}
+
+static void tools_are_run(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"name\": \"add\", \"parameters\": {\"properties\": {\"a\": "
+                                "{}, \"b\": {}}}}]";
+    // a call when asked, an answer behind the result
+    static const char grammar[] = "root ::= \"<tool_call>{\\\"name\\\": \\\"add\\\", "
+                                  "\\\"arguments\\\": {\\\"a\\\": 2}}</tool_call>\"\n";
+    static const char program[] = "#!/bin/sh\ncat >\"$0.got\"\necho seven\nexit 3\n";
+    char tool_file[1024], say[1024], run[1024], kept[1024], options[4400], lines[1100], *out, *err;
+    snprintf(tool_file, sizeof tool_file, "%s", test_temp("tools.json"));
+    snprintf(say, sizeof say, "%s", test_temp("say.gbnf"));
+    snprintf(run, sizeof run, "%s", test_temp("run.sh"));
+    snprintf(kept, sizeof kept, "%s", test_temp("tools.chat"));
+    test_write(tool_file, tools, sizeof tools - 1);
+    test_write(say, grammar, sizeof grammar - 1);
+    test_write(run, program, sizeof program - 1);
+    chmod(run, 0700);
+    snprintf(options, sizeof options,
+             "--tools '%s' --grammar '%s' --template '%s' --ctx 16384 -n 200 --device cpu "
+             "--tools-command '%s'",
+             tool_file, say, test_data("templates/smollm3.jinja"), run);
+    // asking takes a terminal
+    assert_int_equal(chat("one\n", options, &out, &err), 2);
+    assert_non_null(strstr(err, "--yes-tools"));
+    free(out);
+    free(err);
+    strcat(options, " --yes-tools");
+    snprintf(lines, sizeof lines, "one\n/save %s\n", kept);
+    assert_int_equal(chat(lines, options, &out, &err), 0);
+    assert_non_null(strstr(err, "one after the other")); // this model calls for ever
+    json_t *m = saved(kept);
+    assert_int_equal(json_array_size(m), 1 + 2 * 32);
+    assert_string_equal(content(m, 2), "seven\n(exit status 3)");
+    assert_string_equal(json_string_value(json_object_get(json_array_get(m, 2), "tool_call_id")),
+                        "call00000");
+    json_decref(m);
+    free(out);
+    free(err);
+    char got[1100], *request;
+    snprintf(got, sizeof got, "%s.got", run);
+    request = test_read(got, NULL);
+    assert_string_equal(request, "{\"id\":\"call00031\",\"name\":\"add\",\"arguments\":{\"a\":2}}");
+    free(request);
+    // without a program the call is shown, and /tool gives the result
+    options[strstr(options, "--tools-command") - options] = 0;
+    snprintf(lines, sizeof lines, "one\n/tool seven\n/save %s\n", kept);
+    assert_int_equal(chat(lines, options, &out, &err), 0);
+    assert_int_equal(count_lines(out), 2);
+    json_t *shown = json_loads(out, JSON_DISABLE_EOF_CHECK, NULL);
+    assert_string_equal(json_string_value(key_of(shown, "id")), "call00000");
+    json_decref(shown);
+    m = saved(kept);
+    assert_int_equal(json_array_size(m), 4);
+    assert_string_equal(content(m, 2), "seven");
+    json_decref(m);
     free(out);
     free(err);
 }
@@ -137,8 +311,8 @@ static void wrong_commands(void **state)
     assert_non_null(strstr(err, "pumice: error: /regne: no such command (did you mean /regen?"));
     assert_non_null(strstr(err, "pumice: error: /save: needs a FILE"));
     assert_non_null(strstr(err, "pumice: error: /quit: takes nothing"));
-    static const char *const names[] = {"/help",   "/regen",    "/undo", "/clear",
-                                        "/system", "/save",     "/load", "/stats",
+    static const char *const names[] = {"/help",   "/regen",    "/undo", "/branches", "/clear",
+                                        "/system", "/save",     "/load", "/stats",    "/tool",
                                         "/think",  "/no_think", "/quit"};
     for (size_t k = 0; k < sizeof names / sizeof names[0]; k++)
         assert_non_null(strstr(err, names[k]));
@@ -222,6 +396,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_and_nothing_else),
         cmocka_unit_test(turns_are_kept),
+        cmocka_unit_test(branches),
+        cmocka_unit_test(regen_keeps_the_old_answer),
+        cmocka_unit_test(a_session_goes_on),
+        cmocka_unit_test(tools_are_run),
         cmocka_unit_test(undo_clear_and_system),
         cmocka_unit_test(slashes_and_many_lines),
         cmocka_unit_test(wrong_commands),

@@ -113,6 +113,126 @@ static void a_conversation(void **state)
     left(0);
 }
 
+// A pasted text of several lines is one message; typed ones go on by \ or are fenced.
+static void many_lines(void **state)
+{
+    (void)state;
+    char kept[1024];
+    snprintf(kept, sizeof kept, "%s/lines.chat", home_folder());
+    begin("--temp 0 -n 4 --device reference");
+    await("KV cache: ", 1);
+    test_write(test_temp("pasted"), "first\n\tsecond\nthird", 19);
+    free(sh("%s load-buffer '%s'", tmux, test_temp("pasted")));
+    free(sh("%s paste-buffer -p", tmux));
+    await("first\xe2\x90\xa4\xe2\x90\x89second\xe2\x90\xa4third", 1);
+    keys("Enter");
+    await("> ", 2);
+    keys("'one\\\\' Enter");
+    await(". ", 1);
+    keys("'two' Enter");
+    await("> ", 3);
+    keys("'\"\"\"three' Enter 'four\"\"\"' Enter");
+    await("> ", 4);
+    keys("'/save lines.chat' Enter");
+    await("saved: lines.chat (6 messages)", 1);
+    keys("'/quit' Enter");
+    left(0);
+    char *text = test_read(kept, NULL);
+    assert_non_null(strstr(text, "\"first\\n\\tsecond\\nthird\""));
+    assert_non_null(strstr(text, "\"one\\ntwo\""));
+    assert_non_null(strstr(text, "\"three\\nfour\""));
+    free(text);
+}
+
+// The line that is edited follows the window's size.
+static void another_size(void **state)
+{
+    (void)state;
+    begin("--temp 0 -n 4 --device reference");
+    await("KV cache: ", 1);
+    keys("'a rather long line that takes more than forty columns on the screen'");
+    await("columns on the screen", 1);
+    free(sh("%s set-option -g window-size manual \\; resize-window -x 40 -y 30", tmux));
+    usleep(500000);
+    keys("C-a 'quite ' C-e ' now' Enter");
+    await("> quite a rather long line that takes more than forty columns on the screen now", 1);
+    keys("'/quit' Enter");
+    left(0);
+}
+
+// Reasoning is dim, and not shown with --no-show-thinking.
+static void reasoning_is_dim(void **state)
+{
+    (void)state;
+    static const char grammar[] = "root ::= \"<think>why</think>so\"";
+    char options[1300];
+    test_write(test_temp("think.gbnf"), grammar, sizeof grammar - 1);
+    snprintf(options, sizeof options, "--device cpu --temp 0 --grammar '%s'",
+             test_temp("think.gbnf"));
+    begin(options);
+    await("KV cache: ", 1);
+    keys("'q' Enter");
+    await("so", 1);
+    char *screen = sh("%s capture-pane -p -e", tmux);
+    const char *why = strstr(screen, "\033[2mwhy");
+    assert_non_null(why);
+    const char *so = strstr(why, "so");
+    assert_non_null(so);
+    assert_true(strstr(why, "\033[0m") != NULL || strstr(why, "\033[22m") != NULL);
+    assert_null(strstr(so, "\033[2m"));
+    free(screen);
+    keys("'/quit' Enter");
+    left(0);
+    keys("'clear' Enter");
+    snprintf(options, sizeof options, "--no-show-thinking --device cpu --temp 0 --grammar '%s'",
+             test_temp("think.gbnf"));
+    begin(options);
+    keys("'q' Enter");
+    await("so", 1);
+    screen = sh("%s capture-pane -p", tmux);
+    assert_null(strstr(screen, "why"));
+    free(screen);
+    keys("'/quit' Enter");
+    left(0);
+}
+
+// A call is run when the user says so, and not otherwise.
+static void asks_before_a_call(void **state)
+{
+    (void)state;
+    static const char tools[] = "[{\"name\": \"f\"}]";
+    static const char grammar[] = "root ::= \"<tool_call>{\\\"name\\\": \\\"f\\\"}</tool_call>\"";
+    static const char program[] = "#!/bin/sh\ncat >/dev/null; echo ran >>\"$0.log\"\n";
+    char options[5000], run[1024], log[1100];
+    snprintf(run, sizeof run, "%s", test_temp("tool.sh"));
+    snprintf(log, sizeof log, "%s.log", run);
+    test_write(test_temp("f.json"), tools, sizeof tools - 1);
+    test_write(test_temp("f.gbnf"), grammar, sizeof grammar - 1);
+    test_write(run, program, sizeof program - 1);
+    chmod(run, 0700);
+    remove(log);
+    snprintf(options, sizeof options,
+             "--device cpu --temp 0 --ctx 8192 --template '%s' --tools '%s' --grammar '%s' "
+             "--tools-command '%s'",
+             test_data("templates/smollm3.jinja"), test_temp("f.json"), test_temp("f.gbnf"), run);
+    begin(options);
+    await("KV cache: ", 1);
+    keys("'q' Enter");
+    await("run f {}? [y/N]", 1);
+    keys("'n' Enter");
+    await("run f {}? [y/N]", 2);
+    assert_int_not_equal(access(log, F_OK), 0);
+    keys("'y' Enter");
+    await("run f {}? [y/N]", 3);
+    assert_int_equal(access(log, F_OK), 0);
+    keys("C-c"); // stops the asking and keeps the chat
+    usleep(1200000);
+    keys("C-c");
+    usleep(1200000);
+    keys("'/quit' Enter");
+    left(0);
+}
+
 static void control_d_leaves(void **state)
 {
     (void)state;
@@ -162,6 +282,10 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_conversation, start, stop),
+        cmocka_unit_test_setup_teardown(many_lines, start, stop),
+        cmocka_unit_test_setup_teardown(another_size, start, stop),
+        cmocka_unit_test_setup_teardown(reasoning_is_dim, start, stop),
+        cmocka_unit_test_setup_teardown(asks_before_a_call, start, stop),
         cmocka_unit_test_setup_teardown(control_d_leaves, start, stop),
         cmocka_unit_test_setup_teardown(r49_interrupts, start, stop),
         cmocka_unit_test_setup_teardown(an_answer_is_stopped, start, stop),

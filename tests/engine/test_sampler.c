@@ -12,6 +12,7 @@ static const sampler_params plain = {.repeat_penalty = 1,
                                      .repeat_last = 64,
                                      .temp = 1,
                                      .top_k = 0,
+                                     .typical_p = 1,
                                      .top_p = 1,
                                      .min_p = 0,
                                      .seed = 1};
@@ -37,6 +38,7 @@ static void random_logits(uint64_t seed, float *logits, int32_t n, double spread
 typedef struct entry {
     int32_t id;
     double logit, p;
+    float oddness; // how far its surprise is from the entropy
 } entry;
 
 static int by_logit(const void *a, const void *b)
@@ -53,12 +55,31 @@ static void softmax(entry *e, size_t n, double temp)
     for (size_t i = 0; i < n; i++) e[i].p /= sum;
 }
 
+static int by_oddness(const void *a, const void *b)
+{
+    const entry *x = a, *y = b;
+    if (x->oddness < y->oddness || x->oddness > y->oddness) return x->oddness < y->oddness ? -1 : 1;
+    return x->id < y->id ? -1 : 1;
+}
+
+static size_t slow_typical(double typical_p, entry *e, size_t n)
+{
+    double entropy = 0, sum = 0;
+    for (size_t i = 0; i < n; i++) entropy -= e[i].p > 0 ? e[i].p * log(e[i].p) : 0;
+    for (size_t i = 0; i < n; i++) e[i].oddness = (float)fabs(log(e[i].p) + entropy);
+    qsort(e, n, sizeof *e, by_oddness);
+    size_t kept = 0;
+    while (kept < n && (kept == 0 || sum < typical_p)) sum += e[kept++].p;
+    qsort(e, kept, sizeof *e, by_logit);
+    return kept;
+}
+
 // The definition of the stages, in their order; returns how many stay, with probabilities.
 static size_t slow(const sampler_params *p, const int32_t *window, size_t n_window,
                    const float *logits, int32_t n_vocab, entry *e)
 {
     size_t n = (size_t)n_vocab;
-    for (int32_t i = 0; i < n_vocab; i++) e[i] = (entry){i, (double)logits[i], 0};
+    for (int32_t i = 0; i < n_vocab; i++) e[i] = (entry){i, (double)logits[i], 0, 0};
     for (int32_t i = 0; i < n_vocab; i++) {
         size_t times = 0;
         for (size_t w = 0; w < n_window; w++) times += window[w] == i;
@@ -73,10 +94,12 @@ static size_t slow(const sampler_params *p, const int32_t *window, size_t n_wind
     double filter_temp = p->temp_last ? 1 : p->temp;
     if (p->top_k > 0 && (size_t)p->top_k < n) n = (size_t)p->top_k;
     softmax(e, n, filter_temp);
-    double sum = 0;
+    if (p->typical_p < 1) n = slow_typical(p->typical_p, e, n);
+    double sum = 0, left = 0;
+    for (size_t i = 0; i < n; i++) left += e[i].p;
     for (size_t i = 0; p->top_p < 1 && i < n; i++) {
         sum += e[i].p;
-        if (sum >= p->top_p) n = i + 1;
+        if (sum >= p->top_p * left) n = i + 1;
     }
     size_t kept = 0;
     for (size_t i = 0; i < n; i++) kept += e[i].p >= p->min_p * e[0].p;
@@ -101,7 +124,7 @@ static void compare(const sampler_params *p, const int32_t *window, size_t n_win
     if (n != n_expected) fail_msg("%zu candidates, expected %zu", n, n_expected);
     double total = 0;
     for (size_t i = 0; i < n; i++) total += c[i].weight;
-    for (size_t i = 0; i < n; i++) found[i] = (entry){c[i].id, 0, c[i].weight / total};
+    for (size_t i = 0; i < n; i++) found[i] = (entry){c[i].id, 0, c[i].weight / total, 0};
     qsort(expected, n, sizeof *expected, by_id);
     qsort(found, n, sizeof *found, by_id);
     if (p->temp == 0) expected[0].p = 1;
@@ -138,6 +161,24 @@ static void stages_equal_the_slow_ones(void **state)
             random_logits(++seed, logits, sizes[v], 3);
             compare(&p, NULL, 0, logits, sizes[v]);
         }
+    }
+}
+
+static void typical_p_equals_the_slow_one(void **state)
+{
+    (void)state;
+    static float logits[MAX_VOCAB];
+    static const int32_t sizes[] = {1, 2, 64, 65, 300, 4999};
+    static const double typical_ps[] = {0, 0.1, 0.5, 0.95, 0.999};
+    for (uint64_t k = 0; k < 6 * 5 * 2 * 2 * 2; k++) {
+        sampler_params p = plain;
+        p.typical_p = typical_ps[k / 6 % 5];
+        p.top_k = k / 30 % 2 ? 40 : 0;
+        p.top_p = k / 60 % 2 ? 0.8 : 1;
+        p.min_p = k / 60 % 2 ? 0.2 : 0;
+        p.temp = k / 120 % 2 ? 0.7 : 2;
+        random_logits(k + 1000, logits, sizes[k % 6], 3);
+        compare(&p, NULL, 0, logits, sizes[k % 6]);
     }
 }
 
@@ -277,11 +318,13 @@ static void draws_follow_the_probabilities(void **state)
     (void)state;
     enum { N = 12, DRAWS = 20000 };
     static const sampler_params cases[] = {
-        {.repeat_penalty = 1, .temp = 1, .top_p = 1, .seed = 11},
-        {.repeat_penalty = 1, .temp = 0.5, .top_k = 5, .top_p = 1, .seed = 12},
-        {.repeat_penalty = 1, .temp = 2, .top_p = 0.8, .seed = 13},
+        {.repeat_penalty = 1, .temp = 1, .typical_p = 1, .top_p = 1, .seed = 11},
+        {.repeat_penalty = 1, .temp = 0.5, .top_k = 5, .typical_p = 1, .top_p = 1, .seed = 12},
+        {.repeat_penalty = 1, .temp = 2, .typical_p = 1, .top_p = 0.8, .seed = 13},
+        {.repeat_penalty = 1, .temp = 1, .typical_p = 0.7, .top_p = 1, .seed = 15},
         {.repeat_penalty = 1,
          .temp = 2,
+         .typical_p = 1,
          .top_p = 0.9,
          .min_p = 0.2,
          .temp_last = true,
@@ -375,7 +418,7 @@ static void r45_log_probabilities_sum_to_one(void **state)
     for (int32_t i = 0; i < MAX_VOCAB; i++) sum += exp((double)logits[i] - log_sum);
     assert_true(fabs(sum - 1) < 1e-9);
     static entry e[MAX_VOCAB];
-    for (int32_t i = 0; i < MAX_VOCAB; i++) e[i] = (entry){i, (double)logits[i], 0};
+    for (int32_t i = 0; i < MAX_VOCAB; i++) e[i] = (entry){i, (double)logits[i], 0, 0};
     qsort(e, MAX_VOCAB, sizeof *e, by_logit);
     static int32_t top[MAX_VOCAB];
     static const size_t counts[] = {0, 1, 63, 64, 65, 200, MAX_VOCAB};
@@ -389,6 +432,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(stages_equal_the_slow_ones),
+        cmocka_unit_test(typical_p_equals_the_slow_one),
         cmocka_unit_test(penalties_equal_the_slow_ones),
         cmocka_unit_test(repeat_penalty_goes_by_the_sign),
         cmocka_unit_test(r44_window_counts_the_last_tokens),
