@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include <jansson.h>
+#include <time.h>
 
 #include "base/os.h"
 #include "chat/template.h"
@@ -363,10 +364,10 @@ static void hostile_templates_end_soon(void **state)
         tmpl *t = NULL;
         tmpl_output o = {0};
         json_t *vars = json_object();
-        double start = os_seconds();
+        clock_t start = clock();
         assert_ok(tmpl_parse(list[i], strlen(list[i]), &t));
         if (tmpl_render(t, vars, 0, NULL, NULL, &o) == PM_OK) tmpl_output_free(&o);
-        double seconds = os_seconds() - start;
+        double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
         if (!SANITIZED && seconds > 5) fail_msg("%.1f s for %s", seconds, list[i]);
         tmpl_free(t);
         json_decref(vars);

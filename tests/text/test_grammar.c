@@ -3,6 +3,7 @@
 
 #include <jansson.h>
 #include <stdbool.h>
+#include <time.h>
 
 #include "base/os.h"
 #include "base/rng.h"
@@ -445,7 +446,7 @@ static void hostile_grammars(void **state)
         "root ::= [a-z ]* [a-z ]* [a-z ]* [a-z ]* [a-z ]* [a-z ]* (root \"1\")?",
     };
     for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
-        double start = os_seconds();
+        clock_t start = clock(); // other work on the machine does not count
         grammar *g = NULL;
         grammar_run *r = NULL;
         pm_status status = grammar_parse(list[i], strlen(list[i]), &g);
@@ -459,7 +460,7 @@ static void hostile_grammars(void **state)
         }
         grammar_run_close(r);
         grammar_free(g);
-        assert_true(os_seconds() - start < 60);
+        assert_true((double)(clock() - start) / CLOCKS_PER_SEC < 60);
     }
     assert_true(os_peak_rss() < UINT64_C(1) << 30);
 }
