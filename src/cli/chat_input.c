@@ -111,6 +111,21 @@ static void take_signs_out(char *line)
     *to = 0;
 }
 
+// After the window has another width: terminals wrap their lines anew, so the edited one begins as
+// many rows above the cursor as it takes now. It is drawn again from there.
+static void redraw(EditLine *edit)
+{
+    const LineInfo *line = el_line(edit);
+    size_t n = strlen(prompt(edit)), width = (size_t)os_terminal_width();
+    for (const char *at = line->buffer; at < line->cursor; at++) n += (*at & 0xc0) != 0x80;
+    fputc('\r', stderr);
+    if (width > 0 && n / width > 0) fprintf(stderr, "\033[%zuA", n / width);
+    fputs("\033[J", stderr);
+    fflush(stderr);
+    el_resize(edit);
+    el_set(edit, EL_REFRESH);
+}
+
 // One character from the keyboard. libedit's own reader swallows the first interrupt.
 static int read_character(EditLine *edit, wchar_t *out)
 {
@@ -120,10 +135,7 @@ static int read_character(EditLine *edit, wchar_t *out)
     for (int n = 0; n < 8; n++) {
         int byte = os_read_byte(0);
         while (byte == OS_READ_SIGNAL && os_interrupts() == 0) {
-            if (os_resized()) {
-                el_resize(edit);
-                el_set(edit, EL_REFRESH);
-            }
+            if (os_resized()) redraw(edit);
             if (os_continued()) { // after Ctrl-Z: the shell gave us back a terminal of its own mode
                 el_set(edit, EL_PREP_TERM, 1);
                 paste_mode(true);
