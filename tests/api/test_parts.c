@@ -232,9 +232,9 @@ static void check_call(const json_t *calls, const char *id)
     assert_string_equal(json_string_value(json_object_get(arguments, "city")), "Oslo");
 }
 
-static bool in_order(const char *text, const char *const *parts, size_t n)
+static bool in_order(const char *text, const char *const *words, size_t n)
 {
-    for (size_t i = 0; i < n && text; i++) text = strstr(text, parts[i]);
+    for (size_t i = 0; i < n && text; i++) text = strstr(text, words[i]);
     return text != NULL;
 }
 

@@ -156,6 +156,7 @@ static void another_size(void **state)
     usleep(500000);
     keys("C-a 'quite ' C-e ' now' Enter");
     await("> quite a rather long line that takes more than forty columns on the screen now", 1);
+    free(sh("%s resize-window -x 120 -y 50", tmux)); // left() compares the size too
     keys("'/quit' Enter");
     left(0);
 }
