@@ -120,10 +120,10 @@ static void r50_damaged_files(void **state)
         size_t at = k < 20 ? k * 7 : n - 1 - (k - 20) * (n / 41);
         test_write(bad, data, at);
         refuse(&t, bad);
-        data[at] ^= 1 << k % 7;
+        data[at] = (char)(data[at] ^ 1 << k % 7);
         test_write(bad, data, n);
         refuse(&t, bad);
-        data[at] ^= 1 << k % 7;
+        data[at] = (char)(data[at] ^ 1 << k % 7);
     }
     char *longer = malloc(n + 1);
     memcpy(longer, data, n);
