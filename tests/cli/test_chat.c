@@ -51,7 +51,7 @@ static void answers_and_nothing_else(void **state)
 }
 
 // The second answer is that of a fresh start with the same conversation.
-static void turns_are_kept(void **state)
+static void r50_turns_are_kept(void **state)
 {
     (void)state;
     char lines[4096], path[1024], *out, *err;
@@ -81,7 +81,7 @@ static void turns_are_kept(void **state)
 }
 
 // A new answer leaves the old one as a branch; one that fails leaves everything as it was.
-static void branches(void **state)
+static void r50_branches(void **state)
 {
     (void)state;
     char lines[4096], a[1024], b[1024], *out, *err;
@@ -116,7 +116,7 @@ static void branches(void **state)
     free(err);
 }
 
-static void regen_keeps_the_old_answer(void **state)
+static void r50_regen_keeps_the_old_answer(void **state)
 {
     (void)state;
     char lines[4096], path[1024], *out, *err;
@@ -157,7 +157,7 @@ static void regen_keeps_the_old_answer(void **state)
 }
 
 // What was left is there again, text and cache.
-static void a_session_goes_on(void **state)
+static void r50_a_session_goes_on(void **state)
 {
     (void)state;
     char path[1024], options[1100], *out, *err, *at_once;
@@ -251,7 +251,7 @@ static void tools_are_run(void **state)
     free(err);
 }
 
-static void undo_clear_and_system(void **state)
+static void r50_undo_clear_and_system(void **state)
 {
     (void)state;
     char lines[4096], a[1024], b[1024], c[1024], *out, *err;
@@ -281,7 +281,7 @@ static void undo_clear_and_system(void **state)
     free(err);
 }
 
-static void slashes_and_many_lines(void **state)
+static void r50_slashes_and_many_lines(void **state)
 {
     (void)state;
     char lines[4096], path[1024], *out, *err;
@@ -395,13 +395,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(answers_and_nothing_else),
-        cmocka_unit_test(turns_are_kept),
-        cmocka_unit_test(branches),
-        cmocka_unit_test(regen_keeps_the_old_answer),
-        cmocka_unit_test(a_session_goes_on),
+        cmocka_unit_test(r50_turns_are_kept),
+        cmocka_unit_test(r50_branches),
+        cmocka_unit_test(r50_regen_keeps_the_old_answer),
+        cmocka_unit_test(r50_a_session_goes_on),
         cmocka_unit_test(tools_are_run),
-        cmocka_unit_test(undo_clear_and_system),
-        cmocka_unit_test(slashes_and_many_lines),
+        cmocka_unit_test(r50_undo_clear_and_system),
+        cmocka_unit_test(r50_slashes_and_many_lines),
         cmocka_unit_test(wrong_commands),
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(a_message_that_is_too_long),
