@@ -1,7 +1,6 @@
 # Embeds the compute shaders: every line of shaders/variants.txt ("NAME FILE OPTIONS...") becomes a
 # SPIR-V header in the build folder, and all of them one table, shader_table.h. A shader error stops
-# the build; a changed header (.glsl, push.h) rebuilds what includes it.
-find_program(GLSLANG glslangValidator REQUIRED)
+# the build; a changed header (.glsl, push.h) rebuilds what includes it. GLSLANG is the compiler.
 
 function(pumice_embed_shaders target)
     set(source_dir ${PROJECT_SOURCE_DIR}/shaders)

@@ -42,7 +42,8 @@ static bool find_driver(const char *name, char *path)
         "/usr/share/vulkan/icd.d/lvp_icd.json",
         NULL,
     };
-    if (!strcmp(name, "lavapipe")) return first_file(lavapipe, path);
+    if (!strcmp(name, "lavapipe") || !strcmp(name, "lavapipe-128") || !strcmp(name, "lavapipe-512"))
+        return first_file(lavapipe, path);
     snprintf(path, PATH_BYTES, "%s/%s/icd.json", test_source("build/vulkan"), name);
     return os_file_exists(path);
 }
@@ -118,6 +119,9 @@ void vulkan_driver_use(void)
     }
     setenv("VK_ICD_FILENAMES", path, 1);
     setenv("VK_DRIVER_FILES", path, 1);
+    // Mesa's width in bits makes subgroups of 4, 8 or 16.
+    if (!strcmp(name, "lavapipe-128")) setenv("LP_NATIVE_VECTOR_WIDTH", "128", 1);
+    if (!strcmp(name, "lavapipe-512")) setenv("LP_NATIVE_VECTOR_WIDTH", "512", 1);
     setenv("MESA_SHADER_CACHE_DIR", test_source("build/vulkan/mesa-cache"), 0);
     setenv("LP_NUM_THREADS", "0", 0); // the shapes are tiny: threads cost more than they bring
     use_validation(name);

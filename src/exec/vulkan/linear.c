@@ -306,8 +306,8 @@ static pm_status pieces_of(const exec *e, const product *p, uint32_t first, uint
         if (counts[i] > most) most = counts[i];
     }
     *n_out = total;
-    *out = calloc(total, sizeof **out);
-    vk_piece *pieces = calloc(most, sizeof *pieces);
+    *out = calloc(total + (size_t)1, sizeof **out);
+    vk_piece *pieces = calloc(most + (size_t)1, sizeof *pieces);
     if (!*out || !pieces) {
         free(pieces);
         return error_memory("a recording", total * sizeof **out);

@@ -136,7 +136,7 @@ static pm_status cut_group(struct vk_tensors *s, const vk_device *d, uint32_t in
     group *g = &s->groups[index];
     uint64_t most = vk_largest_range(d);
     bool equal = true, alike = true;
-    uint32_t rows = 0;
+    uint32_t rows = 1; // the most of a member: every tensor has some
     const plan_tensor *first = &s->tensors[g->members[0]];
     for (uint32_t m = 0; m < g->n; m++) {
         const plan_tensor *t = &s->tensors[g->members[m]];
