@@ -11,6 +11,7 @@ typedef struct op_target {
     const exec_kind *kind;
     const char *isa;
     const exec_gpu *gpu;
+    const char *(*format_name)(quant_type type); // NULL for a format that it lacks; NULL: has all
     bool rows_may_differ; // a row's last bits may depend on how many rows run with it
     int n_thread_counts;
     int thread_counts[4];

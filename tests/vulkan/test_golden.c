@@ -5,6 +5,7 @@
 #include "support/vulkan_drivers.h"
 
 static const exec_gpu first_device = {.selector = "0"};
+static const char *only; // files whose names begin so; NULL: all
 
 static void run(golden_mode mode)
 {
@@ -28,6 +29,24 @@ static void defaults(void **state)
         .name = "vulkan, act=q8", .act = PLAN_ACT_Q8, .kv_type = QUANT_F16, .n_batch = 512});
 }
 
+// Driver, layer and kernels are the same for every batch; what differs is how a prompt is cut.
+static void any_batch_in_one_process(void **state)
+{
+    (void)state;
+    static const uint32_t batches[] = {1, 2, 3, 7, 8, 9, 16, 17, 31, 32, 33, 64, 70};
+    golden_only("smollm3-untied.q8_0,llama-untied.f32,qwen2.q8_0,mistral.q8_0");
+    for (size_t i = 0; i < sizeof batches / sizeof batches[0]; i++) {
+        char name[40];
+        snprintf(name, sizeof name, "vulkan, batches of %u", batches[i]);
+        run((golden_mode){
+            .name = name, .kv_type = QUANT_F32, .n_batch = batches[i], .limit = 1e-3});
+        if (i % 4 == 0)
+            run((golden_mode){
+                .name = name, .act = PLAN_ACT_Q8, .kv_type = QUANT_F16, .n_batch = batches[i]});
+    }
+    golden_only(only);
+}
+
 static void small_batches(void **state)
 {
     (void)state;
@@ -45,12 +64,15 @@ static void quantized_cache(void **state)
         .name = "vulkan, q8_0 cache", .act = PLAN_ACT_Q8, .kv_type = QUANT_Q8_0, .n_batch = 33});
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     vulkan_driver_use();
+    if (argc > 1) only = argv[1]; // by hand: test_vulkan_golden llama,qwen2
+    golden_only(only);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(act_f32),
         cmocka_unit_test(defaults),
+        cmocka_unit_test(any_batch_in_one_process),
         cmocka_unit_test(small_batches),
         cmocka_unit_test(quantized_cache),
     };

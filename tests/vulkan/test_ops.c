@@ -1,7 +1,9 @@
-// The operations without matrices on random shapes, on each driver, as the device is and with less:
-// no subgroups, the specification's minimum, small pieces.
+// The operations on random shapes, on each driver, as the device is and with less: no subgroups,
+// the specification's minimum, small pieces. Those with matrices, in every format, form and flag,
+// only with --long: test_linear.c has a choice of them.
 #include "support/test.h"
 
+#include "exec/vulkan/weights.h"
 #include "support/op_tests.h"
 #include "support/vulkan_drivers.h"
 
@@ -11,17 +13,35 @@ static const exec_gpu ways[] = {
     {.selector = "0", .max_alloc = 1 << 22, .max_binding = 1 << 21, .debug_barriers = true},
 };
 
+// What the random models of CI would only come across by chance: one feature missing.
+static const exec_gpu more_ways[] = {
+    {.selector = "0", .disable = "subgroup"}, {.selector = "0", .disable = "subgroup-size"},
+    {.selector = "0", .disable = "int8-dot"}, {.selector = "0", .disable = "mapped"},
+    {.selector = "0", .disable = "all"},
+};
+
+static bool long_run(void)
+{
+    return getenv("PUMICE_TEST_LONG") != NULL;
+}
+
+static void one_way(void (*test)(const op_target *), const exec_gpu *way)
+{
+    op_target target = {.kind = &exec_vulkan,
+                        .gpu = way,
+                        .format_name = vk_format_name,
+                        .rows_may_differ = true,
+                        .n_thread_counts = 2,
+                        .thread_counts = {1, 2}};
+    test(&target);
+}
+
 static void each_way(void (*test)(const op_target *))
 {
     vulkan_driver_need();
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        op_target target = {.kind = &exec_vulkan,
-                            .gpu = &ways[i],
-                            .rows_may_differ = true,
-                            .n_thread_counts = 2,
-                            .thread_counts = {1, 2}};
-        test(&target);
-    }
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) one_way(test, &ways[i]);
+    for (size_t i = 0; long_run() && i < sizeof more_ways / sizeof more_ways[0]; i++)
+        one_way(test, &more_ways[i]);
 }
 
 #define EACH_WAY(name)                                                                             \
@@ -35,15 +55,24 @@ EACH_WAY(rows)
 EACH_WAY(rope_kv)
 EACH_WAY(attend)
 EACH_WAY(pick)
+EACH_WAY(nan)
+EACH_WAY(linear)
+EACH_WAY(logits)
+EACH_WAY(embed)
 
 int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_rope_kv),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_rows), cmocka_unit_test(test_rope_kv), cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_pick), cmocka_unit_test(test_nan),
     };
-    return cmocka_run_group_tests_name("vulkan ops", tests, NULL, NULL);
+    const struct CMUnitTest products[] = {
+        cmocka_unit_test(test_linear),
+        cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_embed),
+    };
+    int failed = cmocka_run_group_tests_name("vulkan ops", tests, NULL, NULL);
+    if (long_run()) failed += cmocka_run_group_tests_name("vulkan products", products, NULL, NULL);
+    return failed;
 }
