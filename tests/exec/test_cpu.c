@@ -32,6 +32,7 @@ EACH_ISA(embed)
 EACH_ISA(rows)
 EACH_ISA(rope_kv)
 EACH_ISA(attend)
+EACH_ISA(masked)
 EACH_ISA(pick)
 EACH_ISA(fused_norm)
 EACH_ISA(nan)
@@ -193,19 +194,13 @@ static void keeps_q8_rows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_linear),
-        cmocka_unit_test(test_logits),
-        cmocka_unit_test(test_embed),
-        cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_rope_kv),
-        cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_pick),
-        cmocka_unit_test(test_fused_norm),
-        cmocka_unit_test(test_nan),
-        cmocka_unit_test(refuses_wrong_plans),
-        cmocka_unit_test(refuses_wrong_steps),
-        cmocka_unit_test(refuses_to_load),
-        cmocka_unit_test(keeps_q8_rows),
+        cmocka_unit_test(test_linear),         cmocka_unit_test(test_logits),
+        cmocka_unit_test(test_embed),          cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rope_kv),        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_masked),         cmocka_unit_test(test_pick),
+        cmocka_unit_test(test_fused_norm),     cmocka_unit_test(test_nan),
+        cmocka_unit_test(refuses_wrong_plans), cmocka_unit_test(refuses_wrong_steps),
+        cmocka_unit_test(refuses_to_load),     cmocka_unit_test(keeps_q8_rows),
     };
     return cmocka_run_group_tests_name("exec/cpu", tests, NULL, NULL);
 }

@@ -427,6 +427,56 @@ void op_test_attend(const op_target *t)
     for (uint64_t seed = 6000; seed < 6080; seed++) attend_case(t, seed);
 }
 
+// n_kv keys, of which a window leaves some; limit and shape as in attend_case.
+static void masked_case(const op_target *t, uint32_t n_kv, uint32_t window, uint32_t n_rows,
+                        quant_type type)
+{
+    fixture f;
+    fixture_init(&f, 6500 + n_kv + window, MOST_ROWS);
+    enum { HEADS = 4, KV_HEADS = 2, DIM = 32, CTX = 1100 };
+    plan_attend *o = &fixture_op(&f, PLAN_ATTEND, "attend")->u.attend;
+    *o = (plan_attend){.n_head = HEADS,
+                       .n_head_kv = KV_HEADS,
+                       .head_dim = DIM,
+                       .scale = 0.2f,
+                       .window = window,
+                       .k_cache = PLAN_KV,
+                       .v_cache = PLAN_KV + 1};
+    o->q = view_in(&f, PLAN_QKV, QUANT_F32, HEADS * DIM, n_rows, true);
+    o->out = view_in(&f, PLAN_ATT, QUANT_F32, HEADS * DIM, n_rows, false);
+    fixture_caches(&f, type, 1, KV_HEADS, CTX, DIM);
+    fixture_rows(&f, n_rows, 1);
+    for (uint32_t i = 0; i < n_rows; i++)
+        f.step.rows[i] = (plan_row){.pos = n_kv - n_rows + i, .n_kv = n_kv - n_rows + i + 1};
+    fixture_hide_keys(&f);
+    // A window hides keys at the front too.
+    uint32_t first_pos = f.step.rows[0].pos, seen_from = 0;
+    if (window > 0 && first_pos + 1 > window) seen_from = first_pos + 1 - window;
+    for (int b = PLAN_KV; b < PLAN_KV + 2; b++)
+        for (uint32_t h = 0; h < KV_HEADS; h++)
+            memset(f.initial[b] + (uint64_t)h * CTX * f.bufs[b].row_bytes, 0xff,
+                   seen_from * f.bufs[b].row_bytes); // NaN in f32 and f16
+    char text[160];
+    snprintf(text, sizeof text, "ATTEND %s, %u keys, window %u", quant_type_name(type), n_kv,
+             window);
+    run_case(&f, t, limit_of(false), text);
+    fixture_free(&f);
+}
+
+void op_test_masked(const op_target *t)
+{
+    static const struct {
+        uint32_t n_kv, window, n_rows;
+    } cases[] = {
+        {1, 0, 1},     {1, 1, 1},     {2, 1, 1},      {65, 1, 1},     {1100, 1, 1},
+        {1100, 1, 20}, {1100, 16, 1}, {1100, 16, 33}, {700, 100, 70}, {513, 0, 1},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        masked_case(t, cases[i].n_kv, cases[i].window, cases[i].n_rows, QUANT_F32);
+        masked_case(t, cases[i].n_kv, cases[i].window, cases[i].n_rows, QUANT_F16);
+    }
+}
+
 // ---- PICK -------------------------------------------------------------------------------------
 
 void op_test_pick(const op_target *t)

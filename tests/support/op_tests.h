@@ -23,6 +23,9 @@ void op_test_embed(const op_target *t);
 void op_test_rows(const op_target *t); // NORM, QUANTIZE, ACTIVATE, ADD
 void op_test_rope_kv(const op_target *t);
 void op_test_attend(const op_target *t);
+// Rows that see few of the keys there are: the first tiles wholly masked, all masked but one, a
+// sequence of length 1; what is masked holds NaN.
+void op_test_masked(const op_target *t);
 void op_test_pick(const op_target *t);
 // A norm inside of a product gives the bits of a norm before it.
 void op_test_fused_norm(const op_target *t);

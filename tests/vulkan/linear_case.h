@@ -31,4 +31,8 @@ typedef struct linear_case {
 // (released with free) and its size.
 double linear_case_run(const linear_case *c, void **result, uint64_t *n);
 
+// linear_large.c
+void r9_a_vocabulary_of_151936_rows(void **state);
+void r9_a_tensor_of_148_mib(void **state);
+
 #endif

@@ -47,21 +47,34 @@ static void any_batch_in_one_process(void **state)
     golden_only(only);
 }
 
+// SwiftShader compiles every kernel again for every file: what the modes above have shown of the
+// formats is not repeated there.
+static const char *some_files(void)
+{
+    const char *driver = getenv("PUMICE_TEST_DRIVER");
+    bool slow = driver && !strcmp(driver, "swiftshader") && !getenv("PUMICE_TEST_LONG");
+    return only || !slow ? only : "smollm3-deep.q8_0,llama-mix-k,gemma3.q8_0,qwen3.q8_0,gptneox";
+}
+
 static void small_batches(void **state)
 {
     (void)state;
+    golden_only(some_files());
     run((golden_mode){.name = "vulkan, batches of 7, unfused",
                       .kv_type = QUANT_F32,
                       .n_batch = 7,
                       .no_fuse = true,
                       .limit = 1e-3});
+    golden_only(only);
 }
 
 static void quantized_cache(void **state)
 {
     (void)state;
+    golden_only(some_files());
     run((golden_mode){
         .name = "vulkan, q8_0 cache", .act = PLAN_ACT_Q8, .kv_type = QUANT_Q8_0, .n_batch = 33});
+    golden_only(only);
 }
 
 int main(int argc, char **argv)

@@ -91,7 +91,7 @@ static void formats_in_tiles(void **state)
                             .gpu = &(exec_gpu){.disable = "subgroup,int8-dot"}});
 }
 
-static void formats_without_features(void **state)
+static void r24_formats_without_features(void **state)
 {
     (void)state;
     vulkan_driver_need();
@@ -220,7 +220,7 @@ static void edges(void **state)
 
 // ---- numbers ----------------------------------------------------------------------------------
 
-static void small_and_large_numbers(void **state)
+static void r27_small_and_large_numbers(void **state)
 {
     (void)state;
     vulkan_driver_need();
@@ -306,7 +306,7 @@ static void embeddings(void **state)
 // ---- limits -----------------------------------------------------------------------------------
 
 // Bindings and allocations of a few rows: tables, fused pairs and logits lie in many pieces.
-static void pieces(void **state)
+static void r9_pieces(void **state)
 {
     (void)state;
     vulkan_driver_need();
@@ -351,7 +351,7 @@ static void pieces(void **state)
     check(c);
 }
 
-static void debug_barriers_change_nothing(void **state)
+static void r20_debug_barriers_change_nothing(void **state)
 {
     (void)state;
     vulkan_driver_need();
@@ -381,18 +381,20 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(formats_on_one_row),
         cmocka_unit_test(formats_on_many_rows),
-        cmocka_unit_test(formats_without_features),
+        cmocka_unit_test(r24_formats_without_features),
         cmocka_unit_test(formats_in_tiles),
         cmocka_unit_test(gated_products),
         cmocka_unit_test(residuals),
         cmocka_unit_test(row_ranges),
         cmocka_unit_test(edges),
-        cmocka_unit_test(small_and_large_numbers),
+        cmocka_unit_test(r27_small_and_large_numbers),
         cmocka_unit_test(nan_is_not_hidden),
         cmocka_unit_test(logits),
         cmocka_unit_test(embeddings),
-        cmocka_unit_test(pieces),
-        cmocka_unit_test(debug_barriers_change_nothing),
+        cmocka_unit_test(r9_pieces),
+        cmocka_unit_test(r20_debug_barriers_change_nothing),
+        cmocka_unit_test(r9_a_vocabulary_of_151936_rows),
+        cmocka_unit_test(r9_a_tensor_of_148_mib),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -54,18 +54,25 @@ static void each_way(void (*test)(const op_target *))
 EACH_WAY(rows)
 EACH_WAY(rope_kv)
 EACH_WAY(attend)
+EACH_WAY(masked)
 EACH_WAY(pick)
 EACH_WAY(nan)
 EACH_WAY(linear)
 EACH_WAY(logits)
 EACH_WAY(embed)
 
+static void r26_masked_rows(void **state)
+{
+    test_masked(state);
+}
+
 int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows), cmocka_unit_test(test_rope_kv), cmocka_unit_test(test_attend),
-        cmocka_unit_test(test_pick), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_rows),       cmocka_unit_test(test_rope_kv),
+        cmocka_unit_test(test_attend),     cmocka_unit_test(test_pick),
+        cmocka_unit_test(r26_masked_rows), cmocka_unit_test(test_nan),
     };
     const struct CMUnitTest products[] = {
         cmocka_unit_test(test_linear),

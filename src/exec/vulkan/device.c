@@ -45,14 +45,13 @@ pm_status vk_queue_submit(vk_device *d, const VkSubmitInfo *submit, VkFence fenc
 {
     pm_status status = vk_alive(d);
     if (status != PM_OK) return status;
-    if (atomic_fetch_add(&d->n_submits, 1) + 1 == d->options.lose_at_submit) {
-        os_mutex_lock(d->lock);
-        vkDeviceWaitIdle(d->device); // a lost device runs nothing any more
-        os_mutex_unlock(d->lock);
-        return vk_fail(d, "a submission", VK_ERROR_DEVICE_LOST);
-    }
+    bool lose = atomic_fetch_add(&d->n_submits, 1) + 1 == d->options.lose_at_submit;
     os_mutex_lock(d->lock);
-    VkResult result = vkQueueSubmit(d->queue, 1, submit, fence);
+    VkResult result = VK_ERROR_DEVICE_LOST;
+    if (!lose) result = vkQueueSubmit(d->queue, 1, submit, fence);
+    // Callers free what earlier submissions use: a lost device runs nothing any more, one that
+    // only had no memory might.
+    if (result != VK_SUCCESS) vkDeviceWaitIdle(d->device);
     os_mutex_unlock(d->lock);
     return result == VK_SUCCESS ? PM_OK : vk_fail(d, "a submission", result);
 }

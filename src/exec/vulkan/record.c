@@ -128,7 +128,9 @@ void vk_recording_free(vk_recording *r)
 {
     if (!r) return;
     VkDevice device = r->device->device;
-    while (r->n_waited < r->n_submitted && vk_wait(r) == PM_OK) continue;
+    // A lost device runs nothing, and its error is the one to be shown.
+    while (r->n_waited < r->n_submitted && !atomic_load(&r->device->lost) && vk_wait(r) == PM_OK)
+        continue;
     if (r->queries) vkDestroyQueryPool(device, r->queries, NULL);
     for (int i = 0; i < MAX_RUNS; i++)
         if (r->fences[i]) vkDestroyFence(device, r->fences[i], NULL);
@@ -312,31 +314,18 @@ const char *vk_recording_label(const vk_recording *r, uint32_t i)
 
 // ---- running ----------------------------------------------------------------------------------
 
-static pm_status submit_locked(vk_recording *r, VkFence fence)
+// The last submission signals the fence; the queue runs them in this order.
+pm_status vk_submit(vk_recording *r)
 {
-    vk_device *d = r->device;
-    for (uint32_t i = 0; i < r->n_buffers; i++) {
-        if (atomic_fetch_add(&d->n_submits, 1) + 1 == d->options.lose_at_submit)
-            return vk_fail(d, "vkQueueSubmit", VK_ERROR_DEVICE_LOST);
+    pm_status status = PM_OK;
+    if (r->n_submitted - r->n_waited == MAX_RUNS) status = vk_wait(r);
+    VkFence fence = r->fences[r->n_submitted % MAX_RUNS];
+    for (uint32_t i = 0; i < r->n_buffers && status == PM_OK; i++) {
         VkSubmitInfo info = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                              .commandBufferCount = 1,
                              .pCommandBuffers = &r->buffers[i]};
-        VkResult result =
-            vkQueueSubmit(d->queue, 1, &info, i + 1 == r->n_buffers ? fence : VK_NULL_HANDLE);
-        if (result != VK_SUCCESS) return vk_fail(d, "vkQueueSubmit", result);
+        status = vk_queue_submit(r->device, &info, i + 1 == r->n_buffers ? fence : VK_NULL_HANDLE);
     }
-    return PM_OK;
-}
-
-pm_status vk_submit(vk_recording *r)
-{
-    vk_device *d = r->device;
-    pm_status status = vk_alive(d);
-    if (status == PM_OK && r->n_submitted - r->n_waited == MAX_RUNS) status = vk_wait(r);
-    if (status != PM_OK) return status;
-    os_mutex_lock(d->lock);
-    status = submit_locked(r, r->fences[r->n_submitted % MAX_RUNS]);
-    os_mutex_unlock(d->lock);
     if (status == PM_OK) r->n_submitted++;
     return status;
 }
@@ -346,10 +335,11 @@ pm_status vk_wait(vk_recording *r)
     vk_device *d = r->device;
     if (r->n_waited == r->n_submitted) return PM_OK;
     VkFence fence = r->fences[r->n_waited % MAX_RUNS];
-    VkResult result = vkWaitForFences(d->device, 1, &fence, VK_TRUE, UINT64_MAX);
-    if (result == VK_SUCCESS) result = vkResetFences(d->device, 1, &fence);
     r->n_waited++; // also after a failure: it won't be waited for again
-    return result == VK_SUCCESS ? PM_OK : vk_fail(d, "vkWaitForFences", result);
+    pm_status status = vk_fence_wait(d, fence, "a step");
+    if (status != PM_OK) return status;
+    VkResult result = vkResetFences(d->device, 1, &fence);
+    return result == VK_SUCCESS ? PM_OK : vk_fail(d, "a fence", result);
 }
 
 double vk_recording_seconds(const vk_recording *r, uint32_t i)

@@ -1,7 +1,5 @@
 // Tensors larger than a binding of the drivers at hand (128 MiB): the vocabulary of SmolLM3 and
 // Qwen, 151,936 rows, and a tensor of 148 MiB, cut into pieces; right, and silent under validation.
-#include "support/test.h"
-
 #include "support/vulkan_drivers.h"
 #include "vulkan/linear_case.h"
 
@@ -16,7 +14,7 @@ static void check(linear_case c)
 }
 
 // 151,936 rows of 960 in Q8_0 are 147.8 MiB; with the planes' padding more.
-static void r9_a_vocabulary_of_151936_rows(void **state)
+void r9_a_vocabulary_of_151936_rows(void **state)
 {
     (void)state;
     linear_case c = {.kind = PLAN_LOGITS_OP,
@@ -38,7 +36,7 @@ static void r9_a_vocabulary_of_151936_rows(void **state)
 }
 
 // A feed-forward matrix of F32, 148 MiB: 9,472 rows of 4,096.
-static void r9_a_tensor_of_148_mib(void **state)
+void r9_a_tensor_of_148_mib(void **state)
 {
     (void)state;
     check((linear_case){.kind = PLAN_LINEAR,
@@ -55,14 +53,4 @@ static void r9_a_tensor_of_148_mib(void **state)
                         .rows = {4736, 4736},
                         .gated = true,
                         .fn = PLAN_FN_SILU});
-}
-
-int main(void)
-{
-    vulkan_driver_use();
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(r9_a_vocabulary_of_151936_rows),
-        cmocka_unit_test(r9_a_tensor_of_148_mib),
-    };
-    return cmocka_run_group_tests_name("vulkan large", tests, NULL, NULL);
 }
