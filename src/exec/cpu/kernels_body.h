@@ -178,7 +178,12 @@ static void unpack(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n
     p->q = base;
     if (f->low_bits != 8) {
         p->q = p->memory;
+        uint32_t share = at.end / p->n_blocks;
         for (uint32_t b = 0; b < p->n_blocks; b++) {
+            // The next chunk, spread over the work on this one.
+            for (uint32_t i = 0; i < share; i += 64) {
+                __builtin_prefetch(base + at.end + b * share + i);
+            }
             spread_block(f, base + b * 64u * f->low_bits, base + at.high + b * 64u * f->high_bits,
                          p->memory + b * BLOCK_VALUES);
         }
