@@ -50,10 +50,8 @@ void decode_iq4_xs(const void *blocks, float *values, size_t n)
 static void iq1_vector(float scale, unsigned index, float delta, float *out)
 {
     unsigned packed = iq1_grid[index];
-    for (int j = 0; j < 8; j++) {
-        float level = (float)((int)field(packed, 2 * j, 3) - 1);
-        out[j] = scale * (level + delta);
-    }
+    const float levels[4] = {scale * (-1 + delta), scale * delta, scale * (1 + delta), 0};
+    for (int j = 0; j < 8; j++) out[j] = levels[field(packed, 2 * j, 3)]; // no table has a 3
 }
 
 // Block: half d; 32 bytes, the low eight bits of the indices of 32 vectors; 8 times 16 bits for
@@ -104,17 +102,17 @@ static unsigned even_signs(unsigned seven)
     return seven | (parity & 1) << 7;
 }
 
+// Bit j turns the sign: no branch, since nobody could foretell it.
 static float signed_by(float x, unsigned signs, int j)
 {
-    return signs >> j & 1 ? -x : x;
+    return float_of_bits(bits_of_float(x) ^ (signs >> j & 1) << 31);
 }
 
 // Eight values of a vector of packed 2-bit levels.
 static void iq2_vector(float scale, unsigned packed, unsigned signs, float *out)
 {
-    static const float levels[4] = {8, 25, 43, 0}; // no table has a 3
-    for (int j = 0; j < 8; j++)
-        out[j] = signed_by(scale * levels[field(packed, 2 * j, 3)], signs, j);
+    const float levels[4] = {scale * 8, scale * 25, scale * 43, 0}; // no table has a 3
+    for (int j = 0; j < 8; j++) out[j] = signed_by(levels[field(packed, 2 * j, 3)], signs, j);
 }
 
 static float iq2_scale(float d, unsigned s)
@@ -170,22 +168,29 @@ void decode_iq2_s(const void *blocks, float *values, size_t n)
     }
 }
 
+// Four values of a vector of packed levels of 3 bits.
+static void iq3_vector(const float levels[8], unsigned packed, unsigned signs, float *out)
+{
+    for (int j = 0; j < 4; j++) out[j] = signed_by(levels[field(packed, 4 * j, 7)], signs, j);
+}
+
 // Block: half d; 64 bytes, indices of 64 vectors of four; for each 32 values 32 bits: 7 sign bits
 // for every two vectors and a 4-bit scale.
 void decode_iq3_xxs(const void *blocks, float *values, size_t n)
 {
-    static const float levels[8] = {4, 12, 20, 28, 36, 44, 52, 62};
+    static const float unscaled[8] = {4, 12, 20, 28, 36, 44, 52, 62};
     const uint8_t *p = blocks;
     for (size_t i = 0; i < n; i += 256, p += 98) {
         float d = load_half(p);
-        for (int v = 0; v < 64; v++) {
-            uint32_t rest = load_u32(p + 66 + 4 * (v / 8));
-            float scale = d * (0.5f + (float)(rest >> 28)) * 0.5f;
-            unsigned signs = even_signs(field(rest, 7 * (v / 2 % 4), 127)) >> 4 * (v % 2);
-            unsigned packed = iq3_xxs_grid[p[2 + v]];
-            float *out = values + i + 4 * v;
-            for (int j = 0; j < 4; j++)
-                out[j] = signed_by(scale * levels[field(packed, 4 * j, 7)], signs, j);
+        for (int g = 0; g < 8; g++) {
+            uint32_t rest = load_u32(p + 66 + 4 * g);
+            float scale = d * (0.5f + (float)(rest >> 28)) * 0.5f, levels[8];
+            for (int k = 0; k < 8; k++) levels[k] = scale * unscaled[k];
+            for (int v = 0; v < 8; v++) {
+                unsigned signs = even_signs(field(rest, 7 * (v / 2), 127)) >> 4 * (v % 2);
+                iq3_vector(levels, iq3_xxs_grid[p[2 + 8 * g + v]], signs,
+                           values + i + 32 * g + 4 * v);
+            }
         }
     }
 }
@@ -197,15 +202,13 @@ void decode_iq3_s(const void *blocks, float *values, size_t n)
     const uint8_t *p = blocks;
     for (size_t i = 0; i < n; i += 256, p += 110) {
         float d = load_half(p);
-        for (int v = 0; v < 64; v++) {
-            unsigned index = p[2 + v] | field(p[66 + v / 8], v % 8, 1) << 8;
-            unsigned signs = field(p[74 + v / 2], 4 * (v % 2), 15);
-            float scale = d * (float)(1 + 2 * field(p[106 + v / 16], 4 * (v / 8 % 2), 15));
-            unsigned packed = iq3_s_grid[index];
-            float *out = values + i + 4 * v;
-            for (int j = 0; j < 4; j++) {
-                float level = (float)(2 * field(packed, 4 * j, 7) + 1);
-                out[j] = signed_by(scale * level, signs, j);
+        for (int g = 0; g < 8; g++) {
+            float scale = d * (float)(1 + 2 * field(p[106 + g / 2], 4 * (g % 2), 15)), levels[8];
+            for (int k = 0; k < 8; k++) levels[k] = scale * (float)(2 * k + 1);
+            for (int v = 0; v < 8; v++) {
+                unsigned index = p[2 + 8 * g + v] | field(p[66 + g], v, 1) << 8;
+                unsigned signs = field(p[74 + 4 * g + v / 2], 4 * (v % 2), 15);
+                iq3_vector(levels, iq3_s_grid[index], signs, values + i + 32 * g + 4 * v);
             }
         }
     }
