@@ -5,14 +5,15 @@
 
 For each format make_model writes the same small model (random weights: a format's speed does not
 depend on them) into build/formats. `pumice bench` and llama.cpp (as in tools/compare_llama.py) then
-evaluate a prompt and generate on it, one program after the other; each figure is the best of
---repeat runs, which other work on the machine disturbs least. Results are kept in
-build/formats/results.json, so that a few formats at a time can be measured; the page is written
-from all that are there.
+evaluate a prompt and generate on it, one program after the other; each figure is the best
+of all runs so far, which other work on the machine disturbed least. Results are kept in
+build/formats/results.json, so that a few formats at a time can be measured, and again; the page is
+written from all that are there.
 
     --vulkan PROGRAM  also decodes on the software driver, with a pumice that was built with
                       -DPUMICE_VULKAN=ON; a format that the executor refuses is left out
     --write           only writes the page again
+    --fresh           forgets earlier results of the formats that are measured
 """
 import argparse
 import importlib.util
@@ -84,6 +85,13 @@ def peer(model, arguments, python):
     return {kind: max(run[kind] for run in runs) for kind in runs[0]}
 
 
+def best(old, new):
+    """Tokens per second of both, by kind; None: refused."""
+    if not old or not new:
+        return new
+    return {kind: max(new[kind], old.get(kind, 0)) for kind in new}
+
+
 def load_results():
     if not os.path.exists(RESULTS):
         return {}
@@ -96,14 +104,17 @@ def measure(names, arguments):
     results = load_results()
     for name in names:
         model = model_of(name)
-        row = results.setdefault(name, {})
+        row = {} if arguments.fresh else results.get(name, {})
+        results[name] = row
         row["bytes"] = os.path.getsize(model)
         if arguments.vulkan:
-            row["vulkan"] = bench(arguments.vulkan, model, "vulkan:0", 0, N_GEN_VULKAN, arguments)
+            found = bench(arguments.vulkan, model, "vulkan:0", 0, N_GEN_VULKAN, arguments)
+            row["vulkan"] = best(row.get("vulkan"), found)
         else:
             program = os.path.join(RELEASE, "pumice")
-            row["cpu"] = bench(program, model, "cpu", N_PROMPT, N_GEN, arguments)
-            row["peer"] = peer(model, arguments, python)
+            found = bench(program, model, "cpu", N_PROMPT, N_GEN, arguments)
+            row["cpu"] = best(row.get("cpu"), found)
+            row["peer"] = best(row.get("peer"), peer(model, arguments, python))
         with open(RESULTS, "w") as file:
             json.dump(results, file, indent=1)
         print(name, json.dumps(row), file=sys.stderr, flush=True)
@@ -158,7 +169,7 @@ def write_page(arguments):
             f"Decode: {N_GEN} tokens one by one; prefill: {N_PROMPT} tokens at once, both from an empty cache. The model is\n"
             f"the same for all rows but for the format of its matrices: `make_model {SHAPE}\n"
             "--tied`, random weights, the token table in Q8_0 (94 million weights, 4 of them in the token table).\n"
-            f"{processor()}, {arguments.threads} threads; best of {arguments.repeat} runs.\n"
+            f"{processor()}, {arguments.threads} threads; the best of several runs.\n"
             "\"To llama.cpp\" is pumice's speed over llama.cpp's (llama-cpp-python "
             f"{compare_llama().PEER_VERSION}, flash attention, see\n`docs/long-tests.md`) on the same file. "
             "Lavapipe runs Vulkan on the processor: its column says which formats work\nand what their decoding costs "
@@ -179,6 +190,7 @@ def main():
     parser.add_argument("--repeat", type=int, default=3)
     parser.add_argument("--vulkan")
     parser.add_argument("--write", action="store_true")
+    parser.add_argument("--fresh", action="store_true")
     arguments = parser.parse_args()
     names = arguments.only.split(",") if arguments.only else list(formats())
     unknown = [name for name in names if name not in formats()]
