@@ -170,16 +170,20 @@ const float *cpu_weight_panel(const cpu_kernels *k, const cpu_weight *w, uint32_
                               uint32_t col, uint32_t n, float *memory)
 {
     if (w->form != CPU_RAW) return k->unpack_f32(w, group, col, n, memory);
-    float *row = memory + CPU_CHUNK * CPU_LANES;
+    float *rows = memory + CPU_CHUNK * CPU_LANES; // [16][n]
     uint64_t at = (uint64_t)col / w->quant->block_values * w->quant->block_bytes;
     for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
         uint64_t r = (uint64_t)group * CPU_LANES + lane;
         if (r < w->rows) {
-            w->quant->decode(w->data + r * w->row_bytes + at, row, n);
+            w->quant->decode(w->data + r * w->row_bytes + at, rows + lane * n, n);
         } else {
-            memset(row, 0, n * sizeof *row);
+            memset(rows + lane * n, 0, n * sizeof *rows);
         }
-        for (uint32_t i = 0; i < n; i++) memory[i * CPU_LANES + lane] = row[i];
+    }
+    // Eight floats are the 32 bytes of a row that are interleaved at once.
+    for (uint32_t i = 0; i < n; i += 8) {
+        interleave((const uint8_t *)(rows + i), n * sizeof *rows,
+                   (uint8_t *)(memory + i * CPU_LANES));
     }
     return memory;
 }
