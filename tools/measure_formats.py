@@ -167,13 +167,14 @@ def write_page(arguments):
             "Written by `tools/measure_formats.py`; the table of formats is `src/quant/quant.c`. All of them run on\n"
             "`reference` and `cpu`; `vulkan` refuses some, with the list of those it takes.\n\n"
             f"Decode: {N_GEN} tokens one by one; prefill: {N_PROMPT} tokens at once, both from an empty cache. The model is\n"
-            f"the same for all rows but for the format of its matrices: `make_model {SHAPE}\n"
-            "--tied`, random weights, the token table in Q8_0 (94 million weights, 4 of them in the token table).\n"
-            f"{processor()}, {arguments.threads} threads; the best of several runs.\n"
+            "the same for all rows but for the format of its matrices: random weights, 94 million of them, 4 of these in\n"
+            f"the token table, which is always Q8_0 (`make_model {SHAPE} --tied`).\n"
+            f"{processor()}, {arguments.threads} threads; the best of several runs.\n\n"
             "\"To llama.cpp\" is pumice's speed over llama.cpp's (llama-cpp-python "
             f"{compare_llama().PEER_VERSION}, flash attention, see\n`docs/long-tests.md`) on the same file. "
             "Lavapipe runs Vulkan on the processor: its column says which formats work\nand what their decoding costs "
-            "there, nothing about a GPU.\n\n"
+            "there, nothing about a GPU. MXFP4 and IQ1 to IQ3 have no integer kernel on the cpu: each product decodes them\n"
+            "anew, which costs more than the product.\n\n"
         )
         page.write("| " + " | ".join(titles) + " |\n|" + " --- |" + " ---: |" * (len(titles) - 1) + "\n")
         for name, about in all_formats.items():
