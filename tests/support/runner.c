@@ -33,7 +33,9 @@ void runner_open(runner *r, const char *path, const exec_kind *kind, const exec_
     for (uint32_t i = 0; i < n; i++) wanted[i] = true;
     exec_source source = {
         .arg = r->model, .map = source_map, .read = source_read, .drop = source_drop};
-    assert_ok(kind->load(params, r->model->tensors, n, wanted, &source, &r->weights));
+    exec_params as_a_session = *params; // which tells what lies together
+    if (!as_a_session.layout) as_a_session.layout = r->set;
+    assert_ok(kind->load(&as_a_session, r->model->tensors, n, wanted, &source, &r->weights));
     free(wanted);
     assert_ok(kind->open(r->weights, r->set, 0, r->model->n_layer, true, &r->exec));
 }

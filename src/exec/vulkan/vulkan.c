@@ -330,19 +330,23 @@ static double estimated_ms(const exec *e, const plan_op *op, vk_extent x)
     return bytes / 50e6 + (double)c.flops / 500e6;
 }
 
+// Records the ops for an extent. end[i], where it is asked for: dispatches up to op first + i,
+// itself included.
 static pm_status make_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
-                                bool timed, vk_recording **out)
+                                uint32_t *end, vk_recording **out)
 {
     vk_range step = {.buffer = &e->step, .offset = 0, .bytes = sizeof(plan_step)};
     vk_recording *r;
-    pm_status status = vk_recording_begin(e->device, step, timed, &r);
+    pm_status status = vk_recording_begin(e->device, step, end != NULL, &r);
     if (status != PM_OK) return status;
-    for (uint32_t i = first; status == PM_OK && i < first + count; i++) {
-        const plan_op *op = &p->ops[i];
+    for (uint32_t i = 0; status == PM_OK && i < count; i++) {
+        const plan_op *op = &p->ops[first + i];
         bool on_marked = op->kind == PLAN_LOGITS_OP || op->kind == PLAN_PICK_OP;
-        if (on_marked && x.n_logits == 0) continue;
-        status = vk_recording_may_cut(r, estimated_ms(e, op, x));
-        if (status == PM_OK) status = vk_emit_op(e, r, op, x);
+        if (!on_marked || x.n_logits > 0) {
+            status = vk_recording_may_cut(r, estimated_ms(e, op, x));
+            if (status == PM_OK) status = vk_emit_op(e, r, op, x);
+        }
+        if (end) end[i] = vk_recording_n_dispatches(r);
     }
     if (status == PM_OK) status = vk_recording_end(r);
     if (status == PM_OK)
@@ -364,7 +368,7 @@ static pm_status kept_recording(exec *e, const plan *p, uint32_t first, uint32_t
             return PM_OK;
         }
     }
-    pm_status status = make_recording(e, p, first, count, x, false, out);
+    pm_status status = make_recording(e, p, first, count, x, NULL, out);
     if (status != PM_OK) return status;
     if (e->n_recorded == MAX_RECORDED) forget_recordings(e);
     e->recorded[e->n_recorded++] = (struct vk_recorded){p, first, count, x, *out};
@@ -389,13 +393,61 @@ static pm_status vulkan_run(exec *e, const plan *p, uint32_t first, uint32_t cou
     vk_extent x = extent_of(e, p, step);
     vk_recording *r;
     status = keep ? kept_recording(e, p, first, count, x, &r)
-                  : make_recording(e, p, first, count, x, false, &r);
+                  : make_recording(e, p, first, count, x, NULL, &r);
     if (status != PM_OK) return status;
     write_step(e, step);
     status = vk_submit(r);
     if (status == PM_OK) status = vk_wait(r);
     if (!keep) vk_recording_free(r);
     return status;
+}
+
+// ---- times and counts -------------------------------------------------------------------------
+
+// An op's time is that of its dispatches; of an op without one (nothing is marked) it is 0.
+static double seconds_of(const vk_recording *r, uint32_t begin, uint32_t end)
+{
+    double sum = 0;
+    for (uint32_t i = begin; i < end; i++) {
+        double seconds = vk_recording_seconds(r, i);
+        if (seconds < 0) return -1;
+        sum += seconds;
+    }
+    return sum;
+}
+
+static pm_status vulkan_run_timed(exec *e, const plan *p, uint32_t first, uint32_t count,
+                                  const plan_step *step, double *seconds)
+{
+    assert(first <= p->n_ops && count <= p->n_ops - first && step->n_rows <= p->max_rows);
+    pm_status status = vk_alive(e->device);
+    if (status != PM_OK || count == 0) return status;
+    uint32_t *end = calloc(count, sizeof *end);
+    if (!end) return error_memory("a recording", count * sizeof *end);
+    vk_recording *r = NULL;
+    status = make_recording(e, p, first, count, extent_of(e, p, step), end, &r);
+    if (status == PM_OK) {
+        write_step(e, step);
+        status = vk_submit(r);
+    }
+    if (status == PM_OK) status = vk_wait(r);
+    for (uint32_t i = 0; status == PM_OK && i < count; i++)
+        seconds[i] = seconds_of(r, i ? end[i - 1] : 0, end[i]);
+    vk_recording_free(r);
+    free(end);
+    return status;
+}
+
+static uint32_t vulkan_n_dispatches(exec *e, const plan *p, uint32_t first, uint32_t count,
+                                    const plan_step *step)
+{
+    vk_recording *r = NULL;
+    if (count == 0 || vk_alive(e->device) != PM_OK ||
+        make_recording(e, p, first, count, extent_of(e, p, step), NULL, &r) != PM_OK)
+        return 0;
+    uint32_t n = vk_recording_n_dispatches(r);
+    vk_recording_free(r);
+    return n;
 }
 
 // ---- reads and writes -------------------------------------------------------------------------
@@ -514,4 +566,6 @@ const exec_kind exec_vulkan = {.name = "vulkan",
                                .close = vulkan_close,
                                .run = vulkan_run,
                                .read = vulkan_read,
-                               .write = vulkan_write};
+                               .write = vulkan_write,
+                               .run_timed = vulkan_run_timed,
+                               .n_dispatches = vulkan_n_dispatches};
