@@ -3,11 +3,13 @@
 #ifndef PUMICE_BLOCKS_GLSL
 #define PUMICE_BLOCKS_GLSL
 
+#include "sync.glsl"
+
 // The tile's rows [0, tile_rows) as blocks: row `row` of the weight is its first.
 void write_blocks(uint row, uint tile_rows, uint first, uint n_rows,
                   uint n_chunk)
 {
-    barrier();
+    sync();
     uint n_blocks = min(tile_rows, p.rows[0] - row) / 32u;
     for (uint i = gl_LocalInvocationIndex; i < n_blocks * n_chunk; i += WORKGROUP) {
         uint n = i / n_blocks, b = i % n_blocks;
@@ -23,7 +25,7 @@ void write_blocks(uint row, uint tile_rows, uint first, uint n_rows,
                              tile[from + k + 3u]),
                         inverse);
     }
-    barrier();
+    sync();
 }
 
 #endif

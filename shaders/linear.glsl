@@ -9,6 +9,12 @@
 layout(constant_id = 5) const bool X_VEC4 = true; // rows of x begin at 16 bytes, no ragged end
 layout(constant_id = 6) const bool X_Q8 = false;  // x is q8, decoded to floats (always with DOT)
 layout(constant_id = 7) const bool OUT_Q8 = false;
+// What a product has, known when the pipeline is made: drivers on a processor run both sides of
+// every branch, and the loads in one that isn't taken cost as much as those in one that is.
+layout(constant_id = 8) const uint FLAGS = 0u; // PUSH_...
+layout(constant_id = 9) const bool HAS_NORM = true;
+layout(constant_id = 10) const bool HAS_BIAS = true; // of some weight
+layout(constant_id = 11) const bool HAS_SOFTCAP = true;
 
 layout(set = 0, binding = 1, std430) readonly buffer X4 { vec4 x4[]; };
 layout(set = 0, binding = 1, std430) readonly buffer X1 { float x1[]; };
@@ -36,14 +42,14 @@ int dot16(uvec4 a, uvec4 b)
 // Rows of out that this step has (of those that the dispatch is for).
 uint n_out_rows()
 {
-    uint n = (p.flags & PUSH_MARKED) != 0u ? step_n_logits() : step_n_rows();
+    uint n = (FLAGS & PUSH_MARKED) != 0u ? step_n_logits() : step_n_rows();
     return n > p.first ? min(n - p.first, p.n) : 0u;
 }
 
 // Where x of row i of out begins, in words.
 uint x_start(uint i)
 {
-    uint row = (p.flags & PUSH_MARKED) != 0u ? step_logit_row(p.first + i) : p.first + i;
+    uint row = (FLAGS & PUSH_MARKED) != 0u ? step_logit_row(p.first + i) : p.first + i;
     return row * p.x_stride + p.x_col;
 }
 
@@ -106,7 +112,7 @@ uint tiles_of(uint part, uint rows)
 
 uint n_tiles(uint rows)
 {
-    if ((p.flags & PUSH_GATED) != 0u) return tiles_of(0u, rows);
+    if ((FLAGS & PUSH_GATED) != 0u) return tiles_of(0u, rows);
     return tiles_of(0u, rows) + tiles_of(1u, rows) + tiles_of(2u, rows);
 }
 
@@ -114,7 +120,7 @@ uint n_tiles(uint rows)
 uint part_of_tile(uint t, uint rows, out uint begin)
 {
     uint part = 0u, n0 = tiles_of(0u, rows), n1 = tiles_of(1u, rows);
-    if ((p.flags & PUSH_GATED) == 0u) part = uint(t >= n0) + uint(t >= n0 + n1);
+    if ((FLAGS & PUSH_GATED) == 0u) part = uint(t >= n0) + uint(t >= n0 + n1);
     begin = (t - (part == 0u ? 0u : part == 1u ? n0 : n0 + n1)) * rows;
     return part;
 }
@@ -122,16 +128,16 @@ uint part_of_tile(uint t, uint rows, out uint begin)
 // y, a product of row `row` of weight `part`, to the value of row i of out; up: gated.
 float finish_value(uint part, uint row, uint i, float y, float up)
 {
-    if (p.bias[part] != PUSH_NONE) y += vectors[p.bias[part] + row];
-    y = activation(p.flags & PUSH_FN, y);
-    if ((p.flags & PUSH_GATED) != 0u) {
-        if (p.bias[1] != PUSH_NONE) up += vectors[p.bias[1] + row];
+    if (HAS_BIAS && p.bias[part] != PUSH_NONE) y += vectors[p.bias[part] + row];
+    y = activation(FLAGS & PUSH_FN, y);
+    if ((FLAGS & PUSH_GATED) != 0u) {
+        if (HAS_BIAS && p.bias[1] != PUSH_NONE) up += vectors[p.bias[1] + row];
         y *= up;
     }
-    if (p.softcap > 0.0) y = p.softcap * tanh_by_exp(y / p.softcap);
+    if (HAS_SOFTCAP) y = p.softcap * tanh_by_exp(y / p.softcap);
     uint at = i * p.residual_stride + p.residual_col + row;
-    if ((p.flags & PUSH_RESIDUAL) != 0u) y += vectors[at];
-    if ((p.flags & PUSH_IN_PLACE) != 0u) y += o[at];
+    if ((FLAGS & PUSH_RESIDUAL) != 0u) y += vectors[at];
+    if ((FLAGS & PUSH_IN_PLACE) != 0u) y += o[at];
     return y;
 }
 

@@ -35,7 +35,7 @@ shared float tile[OUT_Q8 ? TILE * BN : 1];
 // Where row j of the tile is: of `part` from `begin` on, or interleaved gate and up.
 row_at tile_row(uint j, uint part, uint begin)
 {
-    if ((p.flags & PUSH_GATED) == 0u) return weight_row(part, begin + j);
+    if ((FLAGS & PUSH_GATED) == 0u) return weight_row(part, begin + j);
     return weight_row(j >> 1 & 1u, begin + (j >> 2 << 1) + (j & 1u));
 }
 
@@ -128,7 +128,7 @@ void multiply(uint m, uint n, inout vec4 acc[4])
 
 void finish(vec4 acc[4], uint m, uint n, uint part, uint begin, uint first, uint n_rows)
 {
-    bool gated = (p.flags & PUSH_GATED) != 0u;
+    bool gated = (FLAGS & PUSH_GATED) != 0u;
     uint row = gated ? m / 2u : m, n_out = gated ? 2u : 4u; // of the tile
     [[unroll]] for (uint r = 0u; r < 4u; r++) {
         for (uint i = 0u; i < 4u; i++) {
@@ -148,7 +148,7 @@ void main()
     uint first = gl_WorkGroupID.y * BN, n_rows = n_out_rows();
     if (first >= n_rows) return;
     uint m = gl_LocalInvocationIndex % (BM / 4u) * 4u, n = gl_LocalInvocationIndex / (BM / 4u) * 4u;
-    uint tile_rows = (p.flags & PUSH_GATED) != 0u ? BM / 2u : BM;
+    uint tile_rows = (FLAGS & PUSH_GATED) != 0u ? BM / 2u : BM;
     for (uint t = gl_WorkGroupID.x; t < n_tiles(tile_rows); t += gl_NumWorkGroups.x) {
         uint begin, part = part_of_tile(t, tile_rows, begin);
         vec4 acc[4] = vec4[](vec4(0), vec4(0), vec4(0), vec4(0));

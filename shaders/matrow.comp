@@ -43,7 +43,7 @@ void add_products(row_at at[R], uint x_at[N])
                 [[unroll]] for (uint j = 0u; j < words; j++)
                     x[n * words + j] = load_x_value(x_at[n], col + j * LANES) * scale;
             }
-            if (p.norm != PUSH_NONE) {
+            if (HAS_NORM) {
                 [[unroll]] for (uint j = 0u; j < words; j++) {
                     float norm = vectors[p.norm + min(col + j * LANES, p.cols - 1u)];
                     [[unroll]] for (uint n = 0u; n < N; n++) {
@@ -96,7 +96,7 @@ float sum_at(uint k)
 // The lane's outputs: rows row + r * LANES of weight `part` for r < n_out, step rows from `first`.
 void finish(uint part, uint row, uint n_out, uint tile_row, uint first, uint n_rows)
 {
-    if (p.norm != PUSH_NONE) {
+    if (HAS_NORM) {
         [[unroll]] for (uint n = 0u; n < N; n++) {
             float scale = 1.0 / sqrt(subgroupAdd(squares[n]) / float(p.cols) + p.eps);
             [[unroll]] for (uint r = 0u; r < R; r++) acc[r * N + n] *= scale;
@@ -120,7 +120,7 @@ void main()
     uint x_at[N];
     [[unroll]] for (uint n = 0u; n < N; n++) x_at[n] = x_start(min(first + n, n_rows - 1u));
 
-    bool gated = (p.flags & PUSH_GATED) != 0u;
+    bool gated = (FLAGS & PUSH_GATED) != 0u;
     uint n_out = gated ? R / 2u : R, pass_rows = n_out * WORKGROUP;
     uint tile_rows = OUT_Q8 ? max(pass_rows, 32u) : pass_rows;
     for (uint t = gl_WorkGroupID.x; t < n_tiles(tile_rows); t += gl_NumWorkGroups.x) {

@@ -83,11 +83,11 @@ void add_products(row_at at[R], uint x_at[N])
                 [[unroll]] for (uint k = 0u; k < 4u; k++) v[4u * r + k] = values[k];
             }
             vec4 norm[4];
-            if (p.norm != PUSH_NONE) load_norm(u, norm);
+            if (HAS_NORM) load_norm(u, norm);
             [[unroll]] for (uint n = 0u; n < N; n++) {
                 vec4 x[4];
                 load_x(x_at[n], u, x);
-                if (p.norm != PUSH_NONE) {
+                if (HAS_NORM) {
                     acc[R * N + n] +=
                         dot(x[0], x[0]) + dot(x[1], x[1]) + dot(x[2], x[2]) + dot(x[3], x[3]);
                     [[unroll]] for (uint k = 0u; k < 4u; k++) x[k] *= norm[k];
@@ -118,7 +118,7 @@ void reduce()
 {
 #ifdef SUBGROUP
     [[unroll]] for (uint k = 0u; k < R * N; k++) acc[k] = subgroupAdd(acc[k]);
-    if (p.norm != PUSH_NONE) {
+    if (HAS_NORM) {
         [[unroll]] for (uint n = 0u; n < N; n++) acc[R * N + n] = subgroupAdd(acc[R * N + n]);
     }
 #else
@@ -157,10 +157,10 @@ void finish(uint part, uint row, uint n_out, uint tile_row, uint first, uint n_r
         uint r = k / N, n = k % N;
         if (row + r >= p.rows[part] || first + n >= n_rows) continue;
         float scale = 1.0;
-        if (p.norm != PUSH_NONE)
+        if (HAS_NORM)
             scale = 1.0 / sqrt(sum_at(R * N + n) / float(p.cols) + p.eps);
         float up = 0.0;
-        if ((p.flags & PUSH_GATED) != 0u) up = sum_at(k + n_out * N) * scale;
+        if ((FLAGS & PUSH_GATED) != 0u) up = sum_at(k + n_out * N) * scale;
         float y = finish_value(part, row + r, first + n, sum_at(k) * scale, up);
         if (OUT_Q8)
             tile[n * TILE + tile_row + r] = y;
@@ -176,7 +176,7 @@ void main()
     uint x_at[N];
     [[unroll]] for (uint n = 0u; n < N; n++) x_at[n] = x_start(min(first + n, n_rows - 1u));
 
-    bool gated = (p.flags & PUSH_GATED) != 0u;
+    bool gated = (FLAGS & PUSH_GATED) != 0u;
     uint n_out = gated ? R / 2u : R;     // rows of a team
     uint pass_rows = n_out * N_TEAMS;    // of a workgroup
     uint tile_rows = OUT_Q8 ? max(pass_rows, 32u) : pass_rows;

@@ -1,5 +1,8 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#ifdef ONE_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#endif
 // NORM: RMSNorm or LayerNorm of a row, + residual; to f32 or q8. One workgroup a row.
 #include "common.glsl"
 #include "q8.glsl"
@@ -10,14 +13,18 @@ layout(set = 0, binding = 1, std430) readonly buffer V { float v[]; }; // weight
 layout(set = 0, binding = 2, std430) readonly buffer R { float residual[]; };
 layout(set = 0, binding = 3, std430) buffer Out { uint o[]; };
 layout(push_constant) uniform Push { push_norm p; };
+layout(constant_id = 1) const bool LAYER_NORM = true;
+layout(constant_id = 2) const bool HAS_BIAS = true;
+layout(constant_id = 3) const bool HAS_RESIDUAL = true;
+layout(constant_id = 4) const bool OUT_Q8 = false;
 
 float mean, scale;
 
 float value(uint x_at, uint residual_at, uint i)
 {
     float y = (x[x_at + i] - mean) * scale * v[p.weight + i];
-    if (p.bias != NONE) y += v[p.bias + i];
-    if (p.has_residual != 0u) y += residual[residual_at + i];
+    if (HAS_BIAS) y += v[p.bias + i];
+    if (HAS_RESIDUAL) y += residual[residual_at + i];
     return y;
 }
 
@@ -26,7 +33,7 @@ void norm_row(uint r)
     uint tid = gl_LocalInvocationID.x, w = gl_WorkGroupSize.x;
     uint x_at = r * p.x_stride + p.x_col, residual_at = r * p.residual_stride + p.residual_col;
     mean = 0.0;
-    if (p.layer_norm != 0u) {
+    if (LAYER_NORM) {
         float sum = 0.0;
         for (uint i = tid; i < p.n; i += w) sum += x[x_at + i];
         mean = workgroup_sum(sum) / float(p.n);
@@ -38,7 +45,7 @@ void norm_row(uint r)
     }
     scale = 1.0 / sqrt(workgroup_sum(squares) / float(p.n) + p.eps);
 
-    if (p.out_q8 == 0u) {
+    if (!OUT_Q8) {
         // rows of `out` may be those of x: each value is written by the one that reads it
         uint o_at = r * p.out_stride + p.out_col;
         for (uint i = tid; i < p.n; i += w)
@@ -65,6 +72,6 @@ void main()
 {
     for (uint r = gl_WorkGroupID.x; r < step_n_rows(); r += gl_NumWorkGroups.x) {
         norm_row(r);
-        barrier();
+        sync();
     }
 }

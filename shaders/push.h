@@ -18,12 +18,12 @@ struct push_linear {
     uint out_col[3], out_stride, out_scales; // out_scales: of a q8 row, from the row's begin
     uint x_col, x_stride, x_scales;          // in words; x_scales: of a q8 row, from x_col on
     uint residual_col, residual_stride;
-    uint flags; // PUSH_...
     uint first; // row of the step (or marked row) of the first row of out
     uint n;     // rows of out
     float eps, softcap;
 };
-#define PUSH_NONE     0xffffffffu
+#define PUSH_NONE 0xffffffffu
+// Flags of a product, a specialization constant (linear.glsl)
 #define PUSH_FN       3u  // plan_fn
 #define PUSH_GATED    4u  // fn(first weight) * second
 #define PUSH_MARKED   8u  // the step's marked rows
@@ -53,11 +53,11 @@ const uint NONE = 0xffffffffu; // a missing offset; UINT32_MAX in C
 #endif
 
 struct push_norm {
-    uint n, layer_norm, out_q8, has_residual;
+    uint n;
     uint x_col, x_stride;
     uint residual_col, residual_stride;
     uint out_col, out_stride;
-    uint weight, bias; // words in the vectors' range; NONE: no bias
+    uint weight, bias; // words in the vectors' range
     float eps;
 };
 
@@ -86,9 +86,8 @@ struct push_attend {
     uint n_head, n_head_kv, group, head_dim, n_ctx; // group: n_head / n_head_kv
     uint first_head;                                // of the bound pieces
     uint window, n_splits, split;                   // split: keys of a part, a multiple of the tile
-    uint direct;    // 1: attend writes the result, 0: partial results for attend_merge
-    uint out_q8;    // of attend_merge
-    uint out_first; // rows of attend_merge's f32 output count from it
+    uint out_q8;    // the result: blocks of heads that are whole blocks
+    uint out_first; // rows of an f32 result count from it
     uint first_row,
         n_rows; // the step's rows that this dispatch takes; partial results count from 0
     float scale, softcap;

@@ -3,19 +3,21 @@
 #ifndef PUMICE_REDUCE_GLSL
 #define PUMICE_REDUCE_GLSL
 
+#include "sync.glsl"
+
 shared float reduce_buffer[1024];
 
 float workgroup_sum(float x)
 {
     uint tid = gl_LocalInvocationID.x;
     reduce_buffer[tid] = x;
-    barrier();
+    sync();
     for (uint n = gl_WorkGroupSize.x / 2u; n > 0u; n /= 2u) {
         if (tid < n) reduce_buffer[tid] += reduce_buffer[tid + n];
-        barrier();
+        sync();
     }
     float sum = reduce_buffer[0];
-    barrier();
+    sync();
     return sum;
 }
 
@@ -23,13 +25,13 @@ float workgroup_max(float x)
 {
     uint tid = gl_LocalInvocationID.x;
     reduce_buffer[tid] = x;
-    barrier();
+    sync();
     for (uint n = gl_WorkGroupSize.x / 2u; n > 0u; n /= 2u) {
         if (tid < n) reduce_buffer[tid] = max(reduce_buffer[tid], reduce_buffer[tid + n]);
-        barrier();
+        sync();
     }
     float m = reduce_buffer[0];
-    barrier();
+    sync();
     return m;
 }
 

@@ -1,5 +1,8 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#ifdef ONE_SUBGROUP
+#extension GL_KHR_shader_subgroup_basic : require
+#endif
 // ROPE_KV: one workgroup a head of Q, K or V of a row: per-head norm, rotation, then back in place
 // (Q) or into the cache. Grid: (n_head + 2 n_head_kv, rows). Caches come in pieces of whole heads
 // of a slot; a dispatch writes the heads of its piece.
@@ -8,6 +11,7 @@
 #include "reduce.glsl"
 
 layout(constant_id = 1) const uint CACHE_TYPE = CACHE_F16;
+layout(constant_id = 2) const bool HAS_NORMS = true; // of Q or K
 layout(set = 0, binding = 0, std430) buffer Qkv { float qkv[]; };
 layout(set = 0, binding = 1, std430) readonly buffer Table { float table[]; }; // angles, then norms
 layout(set = 0, binding = 2, std430) buffer K { uint k_cache[]; };
@@ -24,7 +28,7 @@ void normalize(uint weight)
     float scale = 1.0 / sqrt(workgroup_sum(squares) / float(p.head_dim) + p.eps);
     for (uint i = gl_LocalInvocationID.x; i < p.head_dim; i += gl_WorkGroupSize.x)
         head[i] = head[i] * scale * table[weight + i];
-    barrier();
+    sync();
 }
 
 void rotate(uint pos)
@@ -36,7 +40,7 @@ void rotate(uint pos)
         head[a] = xa * c - xb * s;
         head[b] = xa * s + xb * c;
     }
-    barrier();
+    sync();
 }
 
 uint pack_word(uint i)
@@ -95,10 +99,10 @@ void run(uint h, uint r)
     uint at = r * p.stride + col;
     for (uint i = gl_LocalInvocationID.x; i < p.head_dim; i += gl_WorkGroupSize.x)
         head[i] = qkv[at + i];
-    barrier();
+    sync();
     if (!is_v) {
         uint weight = is_q ? p.q_norm : p.k_norm;
-        if (weight != NONE) normalize(weight);
+        if (HAS_NORMS && weight != NONE) normalize(weight);
         if (p.n_rot != 0u) rotate(pos);
     }
     if (!is_q) {
@@ -113,6 +117,6 @@ void main()
 {
     for (uint r = gl_WorkGroupID.y; r < step_n_rows(); r += gl_NumWorkGroups.y) {
         run(gl_WorkGroupID.x, r);
-        barrier();
+        sync();
     }
 }

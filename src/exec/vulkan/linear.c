@@ -230,7 +230,7 @@ static uint32_t flags_of(const product *p)
     return flags;
 }
 
-// Specialization constants 5 to 7 (linear.glsl)
+// Specialization constants 5 to 7 (linear.glsl has them all)
 static void specialize_views(const exec *e, const product *p, uint32_t cols, uint32_t *spec)
 {
     const plan_buf *x = &e->set->bufs[p->l.x.buf];
@@ -253,7 +253,6 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
         .out_stride = p->q8_out ? vk_q8_row_words(p->out_width) : p->out_width,
         .out_scales = p->out_width / 4,
         .residual_col = p->l.residual.col + parts[0].piece.row - p->l.weight[parts[0].weight].row,
-        .flags = flags_of(p),
         .first = p->first,
         .n = p->n,
         .eps = p->l.norm_eps,
@@ -274,22 +273,26 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
         push.out_col[i] = p->l.out[w].col + parts[i].piece.row - p->l.weight[w].row;
         if (i == 0 || !p->l.gated) tiles += (push.rows[i] + k.tile - 1) / k.tile;
     }
-    bool in_place = (push.flags & PUSH_IN_PLACE) != 0;
+    uint32_t flags = flags_of(p);
     vk_dispatch dispatch = {
         .label = p->label,
-        .key = {.shader = k.shader, .n_spec = 8},
+        .key = {.shader = k.shader, .n_spec = 12},
         .bind = {{.range = parts[0].piece.range, .reads = true},
                  {.range = rows_of(e, p->l.x.buf), .reads = true},
-                 {.range = p->out, .reads = in_place, .writes = true},
+                 {.range = p->out, .reads = (flags & PUSH_IN_PLACE) != 0, .writes = true},
                  {.range = vectors, .reads = true}},
         .push = &push,
         .push_bytes = sizeof push,
         .groups = {tiles < d->limits.max_groups[0] ? (uint32_t)tiles : d->limits.max_groups[0],
                    (n_rows + k.n - 1) / k.n, 1},
     };
-    if (push.flags & PUSH_RESIDUAL) dispatch.bind[3].range = rows_of(e, p->l.residual.buf);
+    if (flags & PUSH_RESIDUAL) dispatch.bind[3].range = rows_of(e, p->l.residual.buf);
     memcpy(dispatch.key.spec, k.spec, sizeof k.spec);
     specialize_views(e, p, t->cols, dispatch.key.spec + 5);
+    dispatch.key.spec[8] = flags;
+    dispatch.key.spec[9] = push.norm != PUSH_NONE;
+    for (uint32_t i = 0; i < MAX_TOGETHER; i++) dispatch.key.spec[10] |= push.bias[i] != PUSH_NONE;
+    dispatch.key.spec[11] = p->softcap > 0;
     return vk_record(r, &dispatch);
 }
 

@@ -43,6 +43,14 @@ static uint32_t workgroup(const vk_device *d, uint32_t want)
     return n;
 }
 
+// Workgroups of one subgroup, whose invocations need no barrier: what suits a driver on a
+// processor.
+static bool one_subgroup(const vk_device *d)
+{
+    uint32_t lanes = d->limits.subgroup_size;
+    return d->profile->lane_rows && d->features.subgroup && lanes >= 4 && lanes <= 16;
+}
+
 static uint32_t rows_groups(const exec *e, uint32_t n_rows, int axis)
 {
     return at_most(n_rows, e->device->limits.max_groups[axis]);
@@ -81,9 +89,6 @@ static pm_status emit_norm(exec *e, vk_recording *r, const plan_op *op, vk_exten
     vk_range bias =
         n->bias.tensor < 0 ? (vk_range){0} : vk_weight_vector(e->weights, n->bias.tensor);
     struct push_norm push = {.n = n->x.n,
-                             .layer_norm = n->norm == PLAN_NORM_LAYER,
-                             .out_q8 = is_q8(e, n->out),
-                             .has_residual = n->residual.buf >= 0,
                              .x_col = n->x.col,
                              .x_stride = stride_of(e, n->x),
                              .residual_col = n->residual.col,
@@ -96,10 +101,14 @@ static pm_status emit_norm(exec *e, vk_recording *r, const plan_op *op, vk_exten
         return error_set(PM_ERROR_DEVICE, "%s: the vectors of a norm lie too far apart",
                          e->device->title);
     push.weight += n->weight.first;
-    push.bias = bias.buffer ? push.bias + n->bias.first : UINT32_MAX;
+    bool one = one_subgroup(e->device);
+    push.bias += bias.buffer ? n->bias.first : 0;
     vk_dispatch d = {
         .label = op->label,
-        .key = {.n_spec = 1, .spec = {workgroup(e->device, 256)}},
+        .key = {.n_spec = 5,
+                .spec = {one ? e->device->limits.subgroup_size : workgroup(e->device, 256),
+                         n->norm == PLAN_NORM_LAYER, bias.buffer != NULL, n->residual.buf >= 0,
+                         is_q8(e, n->out)}},
         .bind = {{.range = range_of(e, n->x), .reads = true},
                  {.range = vectors, .reads = true},
                  {.range = range_of(e, n->residual), .reads = true},
@@ -108,7 +117,7 @@ static pm_status emit_norm(exec *e, vk_recording *r, const plan_op *op, vk_exten
         .push_bytes = sizeof push,
         .groups = {rows_groups(e, extent.n_rows, 0), 1, 1},
     };
-    pm_status status = set_shader(e, &d, "norm");
+    pm_status status = set_shader(e, &d, one ? "norm_one" : "norm");
     return status == PM_OK ? vk_record(r, &d) : status;
 }
 
@@ -215,6 +224,7 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
 {
     const plan_rope_kv *k = &op->u.rope_kv;
     const plan_set *set = e->set;
+    bool one = one_subgroup(e->device);
     uint32_t constant = vk_constant_of(set, k->table);
     uint32_t angles = k->table < 0 ? 0 : set->tensors[k->table].rows * set->tensors[k->table].cols;
     uint32_t norms = angles + 2 * (uint32_t)op->layer * k->head_dim;
@@ -233,7 +243,10 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
                                 .eps = k->norm_eps};
     vk_dispatch d = {
         .label = op->label,
-        .key = {.n_spec = 2, .spec = {workgroup(e->device, 64), cache_type(set, k->k_cache)}},
+        .key = {.n_spec = 3,
+                .spec = {one ? e->device->limits.subgroup_size : workgroup(e->device, 64),
+                         cache_type(set, k->k_cache),
+                         k->q_norm.tensor >= 0 || k->k_norm.tensor >= 0}},
         .bind = {{.range = range_of(e, k->q), .reads = true, .writes = true},
                  {.range = e->constants[constant], .reads = true},
                  {.writes = true},
@@ -242,7 +255,7 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
         .push_bytes = sizeof push,
         .groups = {k->n_head + 2 * k->n_head_kv, rows_groups(e, extent.n_rows, 1), 1},
     };
-    pm_status status = set_shader(e, &d, "rope_kv");
+    pm_status status = set_shader(e, &d, one ? "rope_kv_one" : "rope_kv");
     for (uint32_t i = 0; status == PM_OK && i < e->bufs[k->k_cache].n_pieces; i++) {
         heads_of_piece(e, k->k_cache, i, &push.first_head, &push.n_heads);
         push.write_q = i == 0;
@@ -253,22 +266,30 @@ static pm_status emit_rope_kv(exec *e, vk_recording *r, const plan_op *op, vk_ex
     return status;
 }
 
-// How attention is cut: keys a tile and query heads a workgroup, so that queries, results and
-// scores fit the shared memory; keys a part.
+// How attention is cut: keys and queries (heads of a group, then rows) of a workgroup, so that
+// results and scores fit the shared memory; keys a part.
 typedef struct attend_shape {
-    uint32_t w, tile, heads, split, n_splits;
+    bool one;              // the variant: a workgroup is one subgroup
+    uint32_t w, lane_keys; // invocations, and keys that one computes at once
+    uint32_t tile, queries;
+    uint32_t split, n_splits;
 } attend_shape;
 
-enum { MAX_SPLITS = 32 };
+enum { MAX_SPLITS = 32, ATTEND_QUERIES = 8, ATTEND_TILE = 128 };
+
+static uint32_t attend_shared(uint32_t queries, uint32_t head_dim, uint32_t w)
+{
+    return 4 * (queries * (ATTEND_TILE + head_dim + 6) + w);
+}
 
 static attend_shape shape_of(const vk_device *d, const plan_attend *a, vk_extent extent)
 {
-    attend_shape s = {.w = workgroup(d, 64), .tile = 64};
-    uint32_t group = a->n_head / a->n_head_kv;
-    for (s.heads = group; s.heads > 1; s.heads--) {
-        uint64_t words = (uint64_t)s.heads * (2 * a->head_dim + s.tile + 3) + 4 * s.w;
-        if (group % s.heads == 0 && 4 * words <= d->limits.max_shared) break;
-    }
+    attend_shape s = {.one = one_subgroup(d), .tile = ATTEND_TILE};
+    s.w = s.one ? d->limits.subgroup_size : workgroup(d, 64);
+    s.lane_keys = s.one ? 4 : 2;
+    s.queries = at_most((uint64_t)extent.n_rows * (a->n_head / a->n_head_kv), ATTEND_QUERIES);
+    while (s.queries > 1 && attend_shared(s.queries, a->head_dim, s.w) > d->limits.max_shared)
+        s.queries = (s.queries + 1) / 2;
     // Few rows leave most of a device idle: their keys are spread. Many rows need no parts.
     bool few = extent.n_rows <= PLAN_MATVEC_ROWS;
     uint32_t tiles = (extent.n_kv + s.tile - 1) / s.tile, tiles_per_part = tiles;
@@ -285,7 +306,7 @@ static attend_shape shape_of(const vk_device *d, const plan_attend *a, vk_extent
 // Scratch of attention: partial results of some rows, then (where q8 blocks cross heads) their f32
 // rows. As many rows at a time as one binding holds.
 typedef struct attend_scratch {
-    uint64_t part_bytes, row_bytes; // of one row; row_bytes 0: no f32 rows
+    uint64_t part_bytes, row_bytes; // of one row; 0: none are needed
     uint32_t rows;
     uint64_t parts, total; // bytes; `parts` ends where a binding may begin
 } attend_scratch;
@@ -294,10 +315,12 @@ static attend_scratch scratch_of(const vk_device *d, const plan_attend *a, atten
                                  uint32_t n_rows)
 {
     uint64_t align = d->limits.storage_align, room = vk_largest_range(d) - align;
-    attend_scratch s = {.part_bytes = 4 * (uint64_t)a->n_head * shape.n_splits * (a->head_dim + 4)};
+    attend_scratch s = {.rows = n_rows};
+    if (shape.n_splits > 1)
+        s.part_bytes = 4 * (uint64_t)a->n_head * shape.n_splits * (a->head_dim + 4);
     if (a->head_dim % QUANT_Q8_VALUES) s.row_bytes = 4 * (uint64_t)a->n_head * a->head_dim;
-    uint64_t most = room / (s.part_bytes + s.row_bytes);
-    s.rows = most < n_rows ? (uint32_t)most : n_rows;
+    uint64_t bytes = s.part_bytes + s.row_bytes;
+    if (bytes && room / bytes < n_rows) s.rows = (uint32_t)(room / bytes);
     s.parts = (s.rows * s.part_bytes + align - 1) / align * align;
     s.total = s.parts + s.rows * s.row_bytes;
     return s;
@@ -310,106 +333,121 @@ uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set)
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind != PLAN_ATTEND) continue;
         const plan_attend *a = &p->ops[i].u.attend;
-        vk_extent few = {.n_rows = PLAN_MATVEC_ROWS, .n_kv = set->n_ctx};
-        vk_extent many = {.n_rows = set->n_batch, .n_kv = set->n_ctx};
-        uint64_t decode = scratch_of(d, a, shape_of(d, a, few), few.n_rows).total;
-        uint64_t prefill = scratch_of(d, a, shape_of(d, a, many), many.n_rows).total;
-        if (decode > most) most = decode;
-        if (prefill > most) most = prefill;
+        // Fewer keys can make more parts: a bucket's end is 2^n keys, n_ctx may be just above.
+        for (uint64_t n_kv = 1, last = 0; last < set->n_ctx; last = n_kv, n_kv *= 2) {
+            vk_extent few = {.n_rows = PLAN_MATVEC_ROWS, .n_kv = at_most(n_kv, set->n_ctx)};
+            vk_extent many = {.n_rows = set->n_batch, .n_kv = few.n_kv};
+            uint64_t decode = scratch_of(d, a, shape_of(d, a, few), few.n_rows).total;
+            uint64_t prefill = scratch_of(d, a, shape_of(d, a, many), many.n_rows).total;
+            if (decode > most) most = decode;
+            if (prefill > most) most = prefill;
+        }
     }
     return most;
 }
 
-// The parts of rows [push->first_row, + n_rows) joined.
-static pm_status emit_merge(exec *e, vk_recording *r, const plan_op *op, struct push_attend push,
-                            attend_scratch s)
-{
-    const plan_attend *a = &op->u.attend;
-    // Blocks that cross heads are made in a second pass, from f32 rows behind the parts.
-    bool two_passes = is_q8(e, a->out) && s.row_bytes > 0;
-    vk_range parts = {e->scratch.buffer, e->scratch.offset, s.parts}, to = range_of(e, a->out);
-    push.out_q8 = is_q8(e, a->out) && !two_passes;
-    if (two_passes) {
-        to = (vk_range){e->scratch.buffer, e->scratch.offset + s.parts, s.total - s.parts};
-        push.out_first = push.first_row;
-        push.out_col = 0;
-        push.out_stride = a->out.n;
-    }
-    vk_dispatch d = {
-        .label = op->label,
-        .key = {.n_spec = 1, .spec = {workgroup(e->device, 64)}},
-        .bind = {{.range = parts, .reads = true}, {.range = to, .writes = true}},
-        .push = &push,
-        .push_bytes = sizeof push,
-        .groups = {a->n_head, rows_groups(e, push.n_rows, 1), 1},
-    };
-    pm_status status = set_shader(e, &d, "attend_merge");
-    if (status == PM_OK) status = vk_record(r, &d);
-    if (status != PM_OK || !two_passes) return status;
-    return emit_blocks(e, r, op, to, a->out, push.first_row, push.n_rows);
-}
+// One op being recorded.
+typedef struct attention {
+    const plan_op *op;
+    const plan_attend *a;
+    attend_shape shape;
+    attend_scratch scratch;
+    bool direct;          // no parts
+    bool by_rows;         // results go through f32 rows in the scratch to q8 blocks of the output
+    vk_range parts, rows; // of the scratch
+    struct push_attend push;
+} attention;
 
-// All heads of rows [push->first_row, + n_rows): the result, or parts of it.
-static pm_status emit_heads(exec *e, vk_recording *r, const plan_op *op, struct push_attend push,
-                            attend_shape shape, vk_range to)
+// All heads of rows [push.first_row, + n_rows): the results, or parts of them.
+static pm_status emit_heads(exec *e, vk_recording *r, attention *t, vk_range to)
 {
-    const plan_attend *a = &op->u.attend;
+    const plan_attend *a = t->a;
     vk_dispatch d = {
-        .label = op->label,
-        .key = {.n_spec = 5,
-                .spec = {shape.w, cache_type(e->set, a->k_cache), shape.tile, shape.heads,
-                         a->head_dim}},
+        .label = t->op->label,
+        .key = {.n_spec = 10,
+                .spec = {t->shape.w, cache_type(e->set, a->k_cache), t->shape.tile,
+                         t->shape.queries, a->head_dim, t->shape.lane_keys,
+                         a->q.col % 4 == 0 && t->push.q_stride % 4 == 0, a->softcap > 0, t->direct,
+                         t->push.out_q8 != 0}},
         .bind = {{.range = range_of(e, a->q), .reads = true},
                  {.reads = true},
                  {.reads = true},
                  {.range = to, .writes = true}},
-        .push = &push,
-        .push_bytes = sizeof push,
+        .push = &t->push,
+        .push_bytes = sizeof t->push,
     };
-    pm_status status = set_shader(e, &d, "attend");
+    pm_status status = set_shader(e, &d, t->shape.one ? "attend_one" : "attend");
+    uint64_t tiles =
+        ((uint64_t)t->push.n_rows * t->push.group + t->shape.queries - 1) / t->shape.queries;
     for (uint32_t i = 0; status == PM_OK && i < e->bufs[a->k_cache].n_pieces; i++) {
         uint32_t n_heads;
-        heads_of_piece(e, a->k_cache, i, &push.first_head, &n_heads);
+        heads_of_piece(e, a->k_cache, i, &t->push.first_head, &n_heads);
         d.bind[1].range = e->bufs[a->k_cache].pieces[i];
         d.bind[2].range = e->bufs[a->v_cache].pieces[i];
-        d.groups[0] = shape.n_splits;
-        d.groups[1] = n_heads * (push.group / shape.heads);
-        d.groups[2] = rows_groups(e, push.n_rows, 2);
+        d.groups[0] = t->shape.n_splits;
+        d.groups[1] = n_heads;
+        d.groups[2] = at_most(tiles, e->device->limits.max_groups[2]);
         status = vk_record(r, &d);
     }
     return status;
 }
 
+// The parts of the same rows joined.
+static pm_status emit_merge(exec *e, vk_recording *r, attention *t, vk_range to)
+{
+    vk_dispatch d = {
+        .label = t->op->label,
+        .key = {.n_spec = 1, .spec = {workgroup(e->device, 64)}},
+        .bind = {{.range = t->parts, .reads = true}, {.range = to, .writes = true}},
+        .push = &t->push,
+        .push_bytes = sizeof t->push,
+        .groups = {t->a->n_head, rows_groups(e, t->push.n_rows, 1), 1},
+    };
+    pm_status status = set_shader(e, &d, "attend_merge");
+    return status == PM_OK ? vk_record(r, &d) : status;
+}
+
+static pm_status emit_some_rows(exec *e, vk_recording *r, attention *t)
+{
+    vk_range to = t->by_rows ? t->rows : range_of(e, t->a->out);
+    if (t->by_rows) t->push.out_first = t->push.first_row;
+    pm_status status = emit_heads(e, r, t, t->direct ? to : t->parts);
+    if (status == PM_OK && !t->direct) status = emit_merge(e, r, t, to);
+    if (status != PM_OK || !t->by_rows) return status;
+    return emit_blocks(e, r, t->op, t->rows, t->a->out, t->push.first_row, t->push.n_rows);
+}
+
 static pm_status emit_attend(exec *e, vk_recording *r, const plan_op *op, vk_extent extent)
 {
     const plan_attend *a = &op->u.attend;
-    attend_shape shape = shape_of(e->device, a, extent);
-    bool direct = shape.n_splits == 1 && !is_q8(e, a->out);
-    attend_scratch s = scratch_of(e->device, a, shape, extent.n_rows);
-    if (direct) s.rows = extent.n_rows;
-    vk_range to =
-        direct ? range_of(e, a->out) : (vk_range){e->scratch.buffer, e->scratch.offset, s.parts};
-    struct push_attend push = {.q_col = a->q.col,
-                               .q_stride = stride_of(e, a->q),
-                               .out_col = a->out.col,
-                               .out_stride = stride_of(e, a->out),
-                               .n_head = a->n_head,
-                               .n_head_kv = a->n_head_kv,
-                               .group = a->n_head / a->n_head_kv,
-                               .head_dim = a->head_dim,
-                               .n_ctx = e->set->n_ctx,
-                               .window = a->window,
-                               .n_splits = shape.n_splits,
-                               .split = shape.split,
-                               .direct = direct,
-                               .scale = a->scale,
-                               .softcap = a->softcap};
+    attention t = {.op = op, .a = a, .shape = shape_of(e->device, a, extent)};
+    t.scratch = scratch_of(e->device, a, t.shape, extent.n_rows);
+    t.direct = t.shape.n_splits == 1;
+    t.by_rows = is_q8(e, a->out) && a->head_dim % QUANT_Q8_VALUES != 0;
+    t.parts = (vk_range){e->scratch.buffer, e->scratch.offset, t.scratch.parts};
+    t.rows = (vk_range){e->scratch.buffer, e->scratch.offset + t.scratch.parts,
+                        t.scratch.total - t.scratch.parts};
+    t.push = (struct push_attend){.q_col = a->q.col,
+                                  .q_stride = stride_of(e, a->q),
+                                  .out_col = t.by_rows ? 0 : a->out.col,
+                                  .out_stride = t.by_rows ? a->out.n : stride_of(e, a->out),
+                                  .out_q8 = is_q8(e, a->out) && !t.by_rows,
+                                  .n_head = a->n_head,
+                                  .n_head_kv = a->n_head_kv,
+                                  .group = a->n_head / a->n_head_kv,
+                                  .head_dim = a->head_dim,
+                                  .n_ctx = e->set->n_ctx,
+                                  .window = a->window,
+                                  .n_splits = t.shape.n_splits,
+                                  .split = t.shape.split,
+
+                                  .scale = a->scale,
+                                  .softcap = a->softcap};
     pm_status status = PM_OK;
-    for (uint32_t row = 0; row < extent.n_rows && status == PM_OK; row += s.rows) {
-        push.first_row = row;
-        push.n_rows = extent.n_rows - row < s.rows ? extent.n_rows - row : s.rows;
-        status = emit_heads(e, r, op, push, shape, to);
-        if (status == PM_OK && !direct) status = emit_merge(e, r, op, push, s);
+    for (uint32_t row = 0; row < extent.n_rows && status == PM_OK; row += t.scratch.rows) {
+        t.push.first_row = row;
+        t.push.n_rows = at_most(extent.n_rows - row, t.scratch.rows);
+        status = emit_some_rows(e, r, &t);
     }
     return status;
 }
