@@ -117,12 +117,12 @@ static double first_token(pm_chat *chat)
 static void measure_turn(bench *b)
 {
     pm_chat *chat = new_chat(b);
-    double warm[N_ROUNDS], cold;
+    double warm[N_ROUNDS];
     int k = 0;
     while (pm_session_n_past(b->session) < N_HISTORY) {
         for (int i = 0; i < 10; i++) add_turn(chat, k++);
         check(pm_chat_add(chat, "user", "Go on."));
-        cold = first_token(chat);
+        first_token(chat);
         check(pm_chat_finish(chat));
     }
     size_t n_history = pm_chat_n_messages(chat);
@@ -135,7 +135,7 @@ static void measure_turn(bench *b)
     }
     size_t n_reused = pm_chat_n_reused(chat), n_new = pm_chat_n_new(chat);
     check(pm_session_rewind(b->session, 0));
-    cold = first_token(chat);
+    double cold = first_token(chat);
     double ratio = cold / median(warm);
     printf("turn: %zu tokens reused, %zu new: %.3f s; all anew: %.2f s: %.1f times (limit 20)",
            n_reused, n_new, median(warm), cold, ratio);
