@@ -66,7 +66,7 @@ static void r11_layers_on_the_device(void **state)
         "--device vulkan:0 --gpu-layers auto",
         "--device vulkan:0 --vk-disable all",
         "--device vulkan:0 --vk-limits minimum",
-        "--device vulkan:0 --max-alloc 1048576 --max-binding 262144",
+        "--device vulkan:0 --max-alloc 1048576 --max-binding 262144 --batch 64",
         "--device vulkan:0 --vk-debug-barriers --max-submit 1",
         "--device vulkan:0 --no-fuse --batch 3",
     };
