@@ -21,11 +21,15 @@ typedef struct tokens {
     uint64_t seed;
 } tokens;
 
+// BOS first where the vocabulary adds one: some models (Gemma) rely on it so much that without it
+// they are far outside what they were trained for, and rounding decides what they say.
 static pm_status random_tokens(const model *m, uint64_t seed, size_t n, tokens *t)
 {
     t->ids = malloc(n * sizeof *t->ids);
     if (!t->ids) return error_memory("tokens", n * sizeof *t->ids);
     for (size_t i = 0; i < n; i++) t->ids[i] = (int32_t)(rng_u64(seed, i) % m->n_vocab);
+    const text_specials *specials = m->vocab ? text_special_ids(m->vocab) : NULL;
+    if (specials && specials->add_bos && specials->bos != TEXT_NO_TOKEN) t->ids[0] = specials->bos;
     t->n = n;
     t->seed = seed;
     return PM_OK;
