@@ -218,7 +218,8 @@ static void tools_are_run(void **state)
     assert_non_null(strstr(err, "--yes-tools"));
     free(out);
     free(err);
-    strcat(options, " --yes-tools");
+    size_t n = strlen(options);
+    snprintf(options + n, sizeof options - n, " --yes-tools");
     snprintf(lines, sizeof lines, "one\n/save %s\n", kept);
     assert_int_equal(chat(lines, options, &out, &err), 0);
     assert_non_null(strstr(err, "one after the other")); // this model calls for ever
