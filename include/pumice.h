@@ -84,8 +84,8 @@ PM_API const char *pm_options_get(const pm_options *options, const char *name);
 PM_API int pm_options_is_set(const pm_options *options, const char *name);
 
 // The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
-// NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity",
-// "against", "debug". `value`: how the value is
+// NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity", "against", "inspect",
+// "debug". `value`: how the value is
 // written in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the
 // accepted values in words.
 PM_API int pm_options_describe(size_t index, const char **name, const char **group,
@@ -317,6 +317,33 @@ PM_API pm_status pm_chat_save(const pm_chat *chat, const char *path, int with_ca
 // Where the cache is of other settings (device, kv-type, act, a larger context) only the messages
 // are loaded: pm_last_error() holds a remark then, else "".
 PM_API pm_status pm_chat_load(pm_chat *chat, const char *path, char **extra);
+
+// ---- inspecting -------------------------------------------------------------------------------
+
+// What is in a model and what happens in it, as JSON; the option group "inspect" chooses what is
+// shown. The first two need no weights ("vocab-only" is enough).
+
+// Rows of the embedding table for words: the first values ("first"), dot products and cosines of
+// all pairs. A word is the token with a space before it where there is one; of a word in several
+// pieces the mean of their rows.
+PM_API pm_status pm_inspect_embedding(const pm_model *model, const pm_options *options,
+                                      const char *const *words, size_t n, char **json);
+// Range, mean, deviation and histogram of the tensors whose name holds `part` (NULL: all).
+PM_API pm_status pm_inspect_weights(const pm_model *model, const pm_options *options,
+                                    const char *part, char **json);
+// What each token looks at, in every layer and head ("layer", "head": one of them), from the
+// queries and keys that the model's device computes. Row i has i + 1 probabilities.
+PM_API pm_status pm_inspect_attention(pm_model *model, const pm_options *options,
+                                      const int32_t *ids, size_t n, char **json);
+// At each position the most likely next tokens ("top"), rank and probability of the one that
+// follows, and what the sampler's filters leave. Options: the sampler group too.
+PM_API pm_status pm_inspect_logits(pm_model *model, const pm_options *options, const int32_t *ids,
+                                   size_t n, char **json);
+// One answer's first token, step by step: the rendered prompt (with `raw` the text itself), its
+// tokens and embeddings, the operations of one layer ("layer") with what they wrote, logits,
+// filters, the draw. Options: the sampler group too.
+PM_API pm_status pm_inspect_trace(pm_model *model, const pm_options *options, const char *prompt,
+                                  int raw, char **json);
 
 // ---- measuring --------------------------------------------------------------------------------
 

@@ -83,7 +83,7 @@ debian_packages() {
     lavapipe) echo mesa-vulkan-drivers libvulkan1 ;;
     validation) echo vulkan-validationlayers ;;
     jansson | cmocka) echo "lib$1-dev" ;;
-    *) echo "$1-dev" ;; # libedit, libutf8proc, nettle
+    *) echo "$1-dev" ;; # libedit, libpng, libutf8proc, nettle
     esac
 }
 
@@ -91,13 +91,14 @@ other_systems() {
     cat >&2 <<'END'
 Packages with these things on other systems (install them, then run this again):
   Fedora      gcc cmake ninja-build pkgconf python3-pip jansson-devel libedit-devel
-              utf8proc-devel nettle-devel glslang vulkan-headers vulkan-volk-devel
+              utf8proc-devel nettle-devel libpng-devel glslang vulkan-headers
+              vulkan-volk-devel
               tests: libcmocka-devel clang clang-tools-extra compiler-rt git
-  Arch Linux  gcc cmake ninja pkgconf python-pip jansson libedit libutf8proc nettle
+  Arch Linux  gcc cmake ninja pkgconf python-pip jansson libedit libutf8proc nettle libpng
               glslang vulkan-headers volk
               tests: cmocka clang compiler-rt git
   openSUSE    gcc cmake ninja pkgconf python3-pip libjansson-devel libedit-devel
-              utf8proc-devel nettle-devel glslang-devel vulkan-headers vulkan-volk-devel
+              utf8proc-devel nettle-devel libpng16-devel glslang-devel vulkan-headers vulkan-volk-devel
               tests: libcmocka-devel clang git
 END
 }

@@ -128,6 +128,16 @@ const option_row option_table[] = {
     {"against", "against", OPTION_DEVICE, "DEVICE", "reference|cpu|vulkan", 0, 0,
      "reference, cpu, vulkan, or vulkan: with an index, a part of a name or a UUID", NULL, false,
      "what the device is compared with (check: reference or cpu, reference where not given)"},
+    // ---- inspect ----
+    {"first", "inspect", OPTION_INT, "N", NULL, 0, BIG_INT,
+     "0 to 2147483647 (0: all); -1 is refused", "64", false, "values of an embedding to show"},
+    {"layer", "inspect", OPTION_INT, "N|all", "all", 0, 100000,
+     "0 to 100000, or all; -1 is refused", NULL, false,
+     "the layer to show (default: attention all, trace 0)"},
+    {"head", "inspect", OPTION_INT, "N|all", "all", 0, 100000, "0 to 100000, or all; -1 is refused",
+     "all", false, "the attention head to show"},
+    {"top", "inspect", OPTION_INT, "N", NULL, 0, BIG_INT,
+     "0 to 2147483647 (0: none); -1 is refused", "10", false, "most likely tokens to show"},
     // ---- debug ----
     {"no-fuse", "debug", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "one simple operation each instead of fused ones"},

@@ -371,7 +371,7 @@ void help_command(const cli_command *command, bool debug)
         const char *group, *title;
     } groups[] = {{"generate", "Answers"}, {"sampler", "Sampling"},      {"bench", "Measuring"},
                   {"check", "Checking"},   {"perplexity", "Perplexity"}, {"against", "Comparing"},
-                  {"run", "Running"},      {"debug", "Diagnosis"}};
+                  {"inspect", "Showing"},  {"run", "Running"},           {"debug", "Diagnosis"}};
     out_print("Usage: pumice %s %s%s[options]\n\n", command->name, command->words,
               *command->words ? " " : "");
     help_wrapped(command->summary, 0, 0);

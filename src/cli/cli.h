@@ -75,6 +75,7 @@ pm_status run_check(cli_args *args);
 pm_status run_chat(cli_args *args);
 pm_status run_devices(cli_args *args);
 pm_status run_info(cli_args *args);
+pm_status run_inspect(cli_args *args);
 pm_status run_logits(cli_args *args);
 pm_status run_perplexity(cli_args *args);
 pm_status run_quantize(cli_args *args);
@@ -82,8 +83,8 @@ pm_status run_template(cli_args *args);
 pm_status run_tokenize(cli_args *args);
 
 extern const cli_option ask_options[], bench_options[], chat_options[], check_options[],
-    devices_options[], info_options[], logits_options[], perplexity_options[], template_options[],
-    tokenize_options[];
+    devices_options[], info_options[], inspect_options[], logits_options[], perplexity_options[],
+    template_options[], tokenize_options[];
 
 // ---- output -----------------------------------------------------------------------------------
 

@@ -32,6 +32,13 @@ static const cli_command commands[] = {
      1, template_options, RUNS, run_template},
     {"logits", "[MODEL]", "raw logits of given token ids", NULL, 1, logits_options, RUNS,
      run_logits},
+    {"inspect", "[MODEL] WHAT [...]", "look into a model: embeddings, attention, logits, weights",
+     "embedding WORDS: their rows of the embedding table as a heat map, dot products, cosines. "
+     "attention TEXT: what each token looks at, by layer and head. logits TEXT: the most likely "
+     "next tokens at each position, and what filters leave of them. weights [PART]: range, mean, "
+     "deviation and histogram of the tensors whose name holds PART. trace --prompt TEXT: how a "
+     "prompt becomes the next token, step by step.",
+     1000, inspect_options, RUNS " sampler inspect", run_inspect},
     {"devices", "", "the devices that can run a model", NULL, 0, devices_options, "debug",
      run_devices},
     {"check", "[MODEL]", "does a device compute what the reference computes?",

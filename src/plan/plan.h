@@ -287,6 +287,8 @@ void plan_op_uses(const plan_set *set, const plan_op *op, plan_uses *uses);
 bool plan_hazard(const plan_uses *a, const plan_uses *b);
 
 const char *plan_op_name(plan_op_kind kind); // "LINEAR"
+// What one op computes from what, as plan_print shows it: "qkv[960] = (...) rms_norm x[576]".
+void plan_print_operands(const plan_set *set, const plan_op *op, buf *out);
 // One line per op, with shapes, format, bytes and flops, then the totals; as `info --plan` shows.
 void plan_print(const plan_set *set, const plan *p, buf *out);
 

@@ -94,7 +94,7 @@ static void print_attend(const plan_set *set, const plan_attend *a, buf *out)
     if (a->softcap > 0) buf_printf(out, ", softcap %g", (double)a->softcap);
 }
 
-static void print_operands(const plan_set *set, const plan_op *op, buf *out)
+void plan_print_operands(const plan_set *set, const plan_op *op, buf *out)
 {
     switch (op->kind) {
     case PLAN_EMBED:
@@ -166,7 +166,7 @@ void plan_print(const plan_set *set, const plan *p, buf *out)
                    : op->act == PLAN_ACT_Q8 ? "q8"
                                             : "f32",
                    op->label, bytes, c.flops);
-        print_operands(set, op, out);
+        plan_print_operands(set, op, out);
         buf_char(out, '\n');
         total.weight_bytes += c.weight_bytes;
         total.kv_bytes += c.kv_bytes;

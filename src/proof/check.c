@@ -371,22 +371,6 @@ static pm_status check_isolated(checker *c)
 
 // ---- lockstep ---------------------------------------------------------------------------------
 
-// Runs ops [first, end) of one side on the parts that own them, handing the residual stream over.
-static pm_status run_range(side *s, const plan *p, uint32_t first, uint32_t end,
-                           const plan_step *step)
-{
-    pm_status status = PM_OK;
-    while (first < end && status == PM_OK) {
-        uint32_t part = side_part(s, &p->ops[first]), last = first;
-        while (last < end && side_part(s, &p->ops[last]) == part) last++;
-        status = side_run(s, part, p, first, last - first, step);
-        if (status == PM_OK && last < p->n_ops && side_part(s, &p->ops[last]) != part)
-            status = side_copy_rows(s, part, s, part + 1, PLAN_X, 0, step->n_rows);
-        first = last;
-    }
-    return status;
-}
-
 static uint32_t first_op_behind(const plan *p, int layer)
 {
     uint32_t first, count;
@@ -398,12 +382,12 @@ static pm_status run_dev_range(checker *c, const plan *p, uint32_t first, uint32
 {
     for (uint32_t i = first; i < end; i++) {
         if (!is_injected(c, p, i)) continue;
-        pm_status status = run_range(&c->dev, p, first, i + 1, &c->step);
+        pm_status status = side_run_range(&c->dev, p, first, i + 1, &c->step);
         if (status == PM_OK) status = inject(c, &p->ops[i], side_part(&c->dev, &p->ops[i]));
         if (status != PM_OK) return status;
         first = i + 1;
     }
-    return run_range(&c->dev, p, first, end, &c->step);
+    return side_run_range(&c->dev, p, first, end, &c->step);
 }
 
 // Layer by layer on both sides; where the layers' results are wanted they are compared.
@@ -416,7 +400,7 @@ static pm_status run_layers(checker *c, tally *drift)
     for (int layer = 0; layer < (int)c->dev.set->n_layer && status == PM_OK; layer++) {
         uint32_t ref_end = first_op_behind(ref_plan, layer);
         uint32_t dev_end = first_op_behind(dev_plan, layer);
-        status = run_range(&c->f32, ref_plan, ref_at, ref_end, &c->step);
+        status = side_run_range(&c->f32, ref_plan, ref_at, ref_end, &c->step);
         if (status == PM_OK) status = run_dev_range(c, dev_plan, dev_at, dev_end);
         ref_at = ref_end;
         dev_at = dev_end;
@@ -426,7 +410,7 @@ static pm_status run_layers(checker *c, tally *drift)
         if (status == PM_OK) status = each_row(c, x, compare_row, &sides);
     }
     if (status == PM_OK)
-        status = run_range(&c->f32, ref_plan, ref_at, ref_plan->n_ops - 1, &c->step);
+        status = side_run_range(&c->f32, ref_plan, ref_at, ref_plan->n_ops - 1, &c->step);
     if (status == PM_OK) status = run_dev_range(c, dev_plan, dev_at, dev_plan->n_ops - 1);
     return status;
 }

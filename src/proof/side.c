@@ -38,6 +38,21 @@ pm_status side_run(side *s, uint32_t part, const plan *p, uint32_t first, uint32
     return s->w->parts[part].kind->run(s->states[part], p, first, count, step);
 }
 
+pm_status side_run_range(side *s, const plan *p, uint32_t first, uint32_t end,
+                         const plan_step *step)
+{
+    pm_status status = PM_OK;
+    while (first < end && status == PM_OK) {
+        uint32_t part = side_part(s, &p->ops[first]), last = first;
+        while (last < end && side_part(s, &p->ops[last]) == part) last++;
+        status = side_run(s, part, p, first, last - first, step);
+        if (status == PM_OK && last < p->n_ops && side_part(s, &p->ops[last]) != part)
+            status = side_copy_rows(s, part, s, part + 1, PLAN_X, 0, step->n_rows);
+        first = last;
+    }
+    return status;
+}
+
 // The bytes of values [col, col + n) of a row.
 static void place(const plan_buf *b, uint64_t row, uint32_t col, uint32_t n, uint64_t *offset,
                   uint64_t *bytes)
@@ -58,6 +73,24 @@ pm_status side_read(side *s, uint32_t part, int buffer, uint64_t row, uint32_t c
     if (!raw) return error_memory("a row", bytes);
     pm_status status = s->w->parts[part].kind->read(s->states[part], buffer, offset, raw, bytes);
     if (status == PM_OK) quant_format_of(b->type)->decode(raw, values, n);
+    free(raw);
+    return status;
+}
+
+pm_status side_read_rows(side *s, uint32_t part, int buffer, uint64_t row, uint64_t rows,
+                         uint32_t col, uint32_t n, float *values)
+{
+    const plan_buf *b = &s->set->bufs[buffer];
+    uint64_t before, bytes;
+    if (rows == 0) return PM_OK;
+    place(b, 0, col, n, &before, &bytes);
+    uint64_t all = (rows - 1) * b->row_bytes + bytes;
+    char *raw = malloc(all);
+    if (!raw) return error_memory("rows", all);
+    pm_status status = s->w->parts[part].kind->read(s->states[part], buffer,
+                                                    row * b->row_bytes + before, raw, all);
+    for (uint64_t i = 0; i < rows && status == PM_OK; i++)
+        quant_format_of(b->type)->decode(raw + i * b->row_bytes, values + i * n, n);
     free(raw);
     return status;
 }

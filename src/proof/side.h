@@ -18,9 +18,15 @@ uint32_t side_part(const side *s, const plan_op *op);
 
 pm_status side_run(side *s, uint32_t part, const plan *p, uint32_t first, uint32_t count,
                    const plan_step *step);
+// Runs ops [first, end) on the parts that own them, handing the residual stream over.
+pm_status side_run_range(side *s, const plan *p, uint32_t first, uint32_t end,
+                         const plan_step *step);
 // Values of a buffer's row from `col` on as f32, decoded or encoded where it is not f32.
 pm_status side_read(side *s, uint32_t part, int buffer, uint64_t row, uint32_t col, uint32_t n,
                     float *values);
+// Rows [row, row + rows) of n values each from `col` on, in one transfer; values: [rows][n].
+pm_status side_read_rows(side *s, uint32_t part, int buffer, uint64_t row, uint64_t rows,
+                         uint32_t col, uint32_t n, float *values);
 pm_status side_write(side *s, uint32_t part, int buffer, uint64_t row, uint32_t col, uint32_t n,
                      const float *values);
 // Raw rows [row, row + rows) from one side to the other; both plans have the same buffers.

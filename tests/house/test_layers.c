@@ -26,7 +26,7 @@ static const struct folder {
     {"engine", 5, NULL, NULL},
     {"proof", 5, NULL, "jansson.h"},
     {"api", 6, NULL, "jansson.h"},
-    {"cli", 7, "base", "jansson.h histedit.h"},
+    {"cli", 7, "base", "jansson.h histedit.h png.h"},
     {"server", 7, "base api", "jansson.h"},
 };
 enum { N_FOLDERS = sizeof folders / sizeof folders[0] };
