@@ -84,8 +84,8 @@ PM_API const char *pm_options_get(const pm_options *options, const char *name);
 PM_API int pm_options_is_set(const pm_options *options, const char *name);
 
 // The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
-// NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity", "against", "inspect",
-// "debug". `value`: how the value is
+// NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity", "against", "repeat",
+// "inspect", "debug". `value`: how the value is
 // written in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the
 // accepted values in words.
 PM_API int pm_options_describe(size_t index, const char **name, const char **group,
@@ -144,6 +144,15 @@ PM_API pm_status pm_quantization_start(const char *in, const char *out, const ch
 PM_API pm_status pm_quantization_next(pm_quantization *quantization, int *done);
 PM_API double pm_quantization_part(const pm_quantization *quantization); // done, from 0 to 1
 PM_API void pm_quantization_destroy(pm_quantization *quantization);
+
+// Byte-pair training: makes a vocabulary of at most n_vocab tokens from a text and writes it as a
+// GGUF file that pm_model_open reads with "vocab-only". The specials become control tokens with the
+// first ids, then come the 256 bytes, then merges, the most frequent first (pairs that occur less
+// than min_count times are left out): the same as Hugging Face tokenizers' BpeTrainer makes with a
+// ByteLevel pre-tokenizer. n_tokens, n_merges: how many there are (may be NULL).
+PM_API pm_status pm_train_bpe(const char *text, size_t n, int32_t n_vocab,
+                              const char *const *specials, size_t n_specials, uint64_t min_count,
+                              const char *out, size_t *n_tokens, size_t *n_merges);
 
 // The devices that can run a model, as JSON (`pumice devices --json`).
 PM_API pm_status pm_devices(const pm_options *options, char **json);
@@ -347,7 +356,8 @@ PM_API pm_status pm_inspect_trace(pm_model *model, const pm_options *options, co
 
 // ---- measuring --------------------------------------------------------------------------------
 
-// Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints.
+// Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints (its
+// form: docs/bench.schema.json). PM_ERROR_RUN: configurations failed; *json is set all the same.
 PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **json);
 
 // Does the model's device compute what the option "against" computes? Runs the option group "check"
@@ -356,6 +366,11 @@ PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **jso
 // PM_ERROR_USAGE: fewer than 4 tokens, more than the context holds, or no such operation to inject
 // a fault in.
 PM_API pm_status pm_check(pm_model *model, const pm_options *options, char **json);
+// Where pm_check fails: runs it again with one feature of the device or the plan switched off at a
+// time and says which of them make the difference, as JSON: baseline, switched_off[] {without,
+// pass, reason, first_bad}, culprits[]. The model's file is opened anew for each. PM_ERROR_CHECK: a
+// mismatch was there (the message names it and the features); PM_OK: there was none.
+PM_API pm_status pm_check_bisect(pm_model *model, const pm_options *options, char **json);
 
 // Perplexity of a text, window by window: windows of the option ctx (default 512, or what the model
 // was trained for where that is less) follow each other without overlap, an incomplete last one is

@@ -9,6 +9,8 @@
 #include "proof/bandwidth.h"
 #include "proof/profile.h"
 
+enum { BENCH_SCHEMA = 1 }; // docs/bench.schema.json
+
 // ---- what ran ---------------------------------------------------------------------------------
 
 // The format that most bytes of the model are in.
@@ -50,17 +52,31 @@ static json_t *model_json(const pm_model *pm)
     return NULL;
 }
 
-static json_t *device_json(const pm_model *pm)
+// What `devices` says of the device that ran, with the kernel variants in use.
+static pm_status device_json(const pm_model *pm, const pm_options *options, json_t **out)
 {
-    os_cpu_features f = os_cpu_detect();
-    json_t *o = json_object();
+    char *text = NULL;
+    pm_status status = pm_devices(options, &text);
+    if (status != PM_OK) return status;
+    json_t *all = json_loads(text, 0, NULL), *found = NULL, *d;
+    size_t i;
+    bool gpu = strncmp(pm->device, "vulkan", 6) == 0;
+    json_array_foreach(json_object_get(all, "devices"), i, d)
+    {
+        const char *id = json_string_value(json_object_get(d, "id"));
+        if (id && !strcmp(id, gpu ? pm->device : "cpu")) found = d;
+    }
+    json_t *o = found ? json_copy(found) : json_object();
     bool good = json_put(o, "id", json_word(pm->device)) &&
-                json_put(o, "name", json_word(f.name[0] ? f.name : "CPU")) &&
-                json_put(o, "type", json_word("cpu")) &&
                 json_put(o, "description", json_word(pm->description));
-    if (good) return o;
+    json_decref(all);
+    free(text);
+    if (good) {
+        *out = o;
+        return PM_OK;
+    }
     json_decref(o);
-    return NULL;
+    return error_memory("a JSON document", 0);
 }
 
 static json_t *build_json(void)
@@ -96,7 +112,7 @@ static bool put_case(json_t *o, const bench_case *c)
            json_put(o, "depth", json_size(c->depth));
 }
 
-static json_t *case_json(const plan_set *set, const bench_case *c, double bandwidth)
+static json_t *case_json(const plan_set *set, const bench_case *c, double bandwidth, double peak)
 {
     bool good = !c->failure[0];
     json_t *samples = json_array(), *o = json_object();
@@ -119,6 +135,8 @@ static json_t *case_json(const plan_set *set, const bench_case *c, double bandwi
                json_put(o, "gbps", good ? json_finite(gbps) : json_null()) &&
                json_put(o, "percent_of_bandwidth",
                         good ? json_finite(100 * gbps * 1e9 / bandwidth) : json_null()) &&
+               json_put(o, "percent_of_peak",
+                        good && peak > 0 ? json_finite(100 * gbps / peak) : json_null()) &&
                json_put(o, "status", json_word(good ? "ok" : "failed")) &&
                json_put(o, "reason", good ? json_null() : json_word(c->failure));
     if (put) return o;
@@ -127,11 +145,11 @@ static json_t *case_json(const plan_set *set, const bench_case *c, double bandwi
 }
 
 static json_t *results_json(const plan_set *set, const bench_case *cases, size_t n,
-                            double bandwidth)
+                            double bandwidth, double peak)
 {
     json_t *list = json_array();
     for (size_t i = 0; i < n; i++) {
-        if (json_array_append_new(list, case_json(set, &cases[i], bandwidth)) == 0) continue;
+        if (json_array_append_new(list, case_json(set, &cases[i], bandwidth, peak)) == 0) continue;
         json_decref(list);
         return NULL;
     }
@@ -145,7 +163,8 @@ typedef struct bench {
     size_t n;
     bench_params params;
     profile *profiles; // [n] with per-op, else NULL
-    double flops_per_second;
+    double flops_per_second, peak_gbps;
+    int checked; // did a check of the device pass in this run? -1: there was none
 } bench;
 
 static void bench_free(bench *b)
@@ -171,15 +190,27 @@ static pm_status add_case(bench *b, bench_kind kind, int64_t n, int64_t depth)
     return PM_OK;
 }
 
+// With --suite a list that was not given is the suite's.
+static bool list_item(const pm_options *o, const char *name, const int64_t *suite, size_t n_suite,
+                      size_t index, int64_t *out)
+{
+    if (!options_is_on(o, "suite") || pm_options_is_set(o, name))
+        return options_list_item(o, name, index, out);
+    if (index >= n_suite) return false;
+    *out = suite[index];
+    return true;
+}
+
 static pm_status add_cases(bench *b, const pm_options *o)
 {
+    static const int64_t prompts[] = {512}, gens[] = {128}, depths[] = {0, 4096};
     pm_status status = PM_OK;
     int64_t depth, n;
-    for (size_t d = 0; options_list_item(o, "depth", d, &depth); d++) {
-        for (size_t i = 0; status == PM_OK && options_list_item(o, "prompt", i, &n); i++) {
+    for (size_t d = 0; list_item(o, "depth", depths, 2, d, &depth); d++) {
+        for (size_t i = 0; status == PM_OK && list_item(o, "prompt", prompts, 1, i, &n); i++) {
             status = add_case(b, BENCH_PROMPT, n, depth);
         }
-        for (size_t i = 0; status == PM_OK && options_list_item(o, "gen", i, &n); i++) {
+        for (size_t i = 0; status == PM_OK && list_item(o, "gen", gens, 1, i, &n); i++) {
             status = add_case(b, BENCH_GENERATE, n, depth);
         }
     }
@@ -281,30 +312,140 @@ static bool put_profiles(json_t *o, const bench *b, double bandwidth)
     return json_put(o, "ops", ops) && good;
 }
 
-static pm_status report(const pm_model *pm, const session *s, const bench *b, char **json)
+static json_t *checked_json(const bench *b)
+{
+    return b->checked < 0 ? json_null() : json_boolean(b->checked);
+}
+
+// What stands at the beginning of every document.
+static pm_status begin(const pm_model *pm, const plan_set *set, const pm_options *options,
+                       const bench *b, json_t **out)
+{
+    json_t *device = NULL, *o = json_object();
+    pm_status status = device_json(pm, options, &device);
+    if (status != PM_OK) {
+        json_decref(o);
+        return status;
+    }
+    const char *driver = json_string_value(json_object_get(device, "driver"));
+    const char *version = json_string_value(json_object_get(device, "driver_version"));
+    char text[520] = "";
+    if (driver) snprintf(text, sizeof text, "%s %s", driver, version ? version : "");
+    bool good = json_put(o, "device", device);
+    good = good && json_put(o, "schema", json_integer(BENCH_SCHEMA)) &&
+           json_put(o, "driver", driver ? json_word(text) : json_null()) &&
+           json_put(o, "model", model_json(pm)) &&
+           json_put(o, "threads", json_integer(pm->n_threads)) &&
+           json_put(o, "batch", json_size(set->n_batch)) &&
+           json_put(o, "n_ctx", json_size(set->n_ctx)) &&
+           json_put(o, "kv_type", json_word(params_kv_name(set->kv_type))) &&
+           json_put(o, "build", build_json()) && json_put(o, "seed", json_size(b->params.seed)) &&
+           json_put(o, "checked", checked_json(b)) &&
+           json_put(o, "peak_gbps", b->peak_gbps > 0 ? json_finite(b->peak_gbps) : json_null());
+    if (good) {
+        *out = o;
+        return PM_OK;
+    }
+    json_decref(o);
+    return error_memory("a JSON document", 0);
+}
+
+static pm_status report(const pm_model *pm, const session *s, const pm_options *options,
+                        const bench *b, char **json)
 {
     const plan_set *set = session_plan(s);
     uint64_t rss = os_peak_rss(); // before the bandwidth's own memory counts
     double bandwidth = 0;
+    json_t *o = NULL;
     pm_status status = bandwidth_measure(pm->n_threads, &bandwidth);
+    if (status == PM_OK) status = begin(pm, set, options, b, &o);
     if (status != PM_OK) return status;
-    json_t *o = json_object();
-    bool good = json_put(o, "device", device_json(pm)) && json_put(o, "driver", json_null()) &&
-                json_put(o, "model", model_json(pm)) &&
-                json_put(o, "threads", json_integer(pm->n_threads)) &&
-                json_put(o, "batch", json_size(set->n_batch)) &&
-                json_put(o, "n_ctx", json_size(set->n_ctx)) &&
-                json_put(o, "kv_type", json_word(params_kv_name(set->kv_type))) &&
-                json_put(o, "build", build_json()) &&
-                json_put(o, "seed", json_size(b->params.seed)) &&
-                json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
-                json_put(o, "load_s", json_finite(pm->load_seconds)) &&
-                json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
-                json_put(o, "results", results_json(set, b->cases, b->n, bandwidth)) &&
-                (!b->profiles || put_profiles(o, b, bandwidth));
+    bool good =
+        json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
+        json_put(o, "load_s", json_finite(pm->load_seconds)) &&
+        json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
+        json_put(o, "results", results_json(set, b->cases, b->n, bandwidth, b->peak_gbps)) &&
+        (!b->profiles || put_profiles(o, b, bandwidth));
     if (good) return json_take(o, json);
     json_decref(o);
     return error_memory("a JSON document", 0);
+}
+
+// ---- estimating -------------------------------------------------------------------------------
+
+static json_t *estimate_json(const plan_set *set, const bench_case *c, double gbps)
+{
+    bench_cost cost = bench_cost_per_token(set, c);
+    json_t *o = json_object();
+    bool good = put_case(o, c) && json_put(o, "status", json_word("estimated")) &&
+                json_put(o, "reason", json_null()) && json_put(o, "samples_tps", json_array()) &&
+                json_put(o, "bytes_per_token", json_finite(cost.bytes)) &&
+                json_put(o, "flops_per_token", json_finite(cost.flops)) &&
+                json_put(o, "ops_per_token", json_finite(cost.ops)) &&
+                json_put(o, "bound_tps", json_finite(gbps * 1e9 / cost.bytes)) &&
+                json_put(o, "gflops_at_bound", json_finite(cost.flops * gbps / cost.bytes));
+    if (good) return o;
+    json_decref(o);
+    return NULL;
+}
+
+// The roofline from the plan alone: what memory of this bandwidth allows at most.
+static pm_status estimate(const pm_model *pm, const pm_options *options, const plan_options *how,
+                          const bench *b, char **json)
+{
+    double gbps = options_real(options, "estimate");
+    plan_set *set = NULL;
+    json_t *o = NULL, *list = json_array();
+    pm_status status = plan_build(pm->m, how, &set);
+    if (status == PM_OK) status = begin(pm, set, options, b, &o);
+    bool good = status == PM_OK;
+    for (size_t i = 0; i < b->n && good; i++)
+        good = json_array_append_new(list, estimate_json(set, &b->cases[i], gbps)) == 0;
+    if (status == PM_OK) {
+        good = json_put(o, "estimate_gbps", json_finite(gbps)) && good;
+        good = json_put(o, "results", json_incref(list)) && good;
+        status = good ? json_take(o, json) : error_memory("a JSON document", 0);
+    }
+    json_decref(list);
+    plan_set_free(set);
+    return status;
+}
+
+// ---- all --------------------------------------------------------------------------------------
+
+static pm_status first_failure(const bench *b)
+{
+    size_t n = 0, first = 0;
+    for (size_t i = b->n; i-- > 0;) {
+        if (!b->cases[i].failure[0]) continue;
+        n++;
+        first = i;
+    }
+    if (n == 0) return PM_OK;
+    return error_set(PM_ERROR_RUN, "bench: %zu of %zu configurations failed; the first: %s", n,
+                     b->n, b->cases[first].failure);
+}
+
+static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_options *how,
+                           bench *b, char **json)
+{
+    session *s = NULL;
+    pm_status status = PM_OK;
+    bool suite = options_is_on(options, "suite");
+    if (options_is_on(options, "checked") || (suite && !pm_options_is_set(options, "checked"))) {
+        bool passed = false;
+        status = check_quickly(pm, options, &passed);
+        b->checked = passed;
+    }
+    if (status == PM_OK) status = session_open(pm->loaded, how, &s);
+    if (status == PM_OK) {
+        weights_settle(pm->loaded);
+        bench_run(s, &b->params, b->cases, b->n);
+        if (options_is_on(options, "per-op")) status = take_profiles(s, b);
+    }
+    if (status == PM_OK) status = report(pm, s, options, b, json);
+    session_close(s);
+    return status == PM_OK ? first_failure(b) : status;
 }
 
 pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
@@ -312,25 +453,22 @@ pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)
     if (!pm->loaded) {
         return error_set(PM_ERROR_USAGE, "the model was opened with vocab-only: no weights");
     }
-    int64_t seed = options_int(options, "seed", -1);
+    bool suite = options_is_on(options, "suite");
+    int64_t seed = options_int(options, "seed", suite ? 1 : -1);
     bench b = {.params = {.repeat = (uint32_t)options_int(options, "repeat", 5),
                           .seed = seed >= 0 ? (uint64_t)seed : os_random_seed() >> 11,
-                          .pause_s = options_real(options, "pause")}};
+                          .pause_s = options_real(options, "pause")},
+               .peak_gbps = options_real(options, "peak-gbps"),
+               .checked = -1};
     plan_options how;
-    session *s = NULL;
     pm_status status = add_cases(&b, options);
     if (status == PM_OK) status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
-    bool per_op = options_is_on(options, "per-op");
     if (status == PM_OK && !pm_options_is_set(options, "ctx"))
-        how.n_ctx = largest_context(pm->m, &b, per_op);
-    if (status == PM_OK) status = session_open(pm->loaded, &how, &s);
-    if (status == PM_OK) {
-        weights_settle(pm->loaded);
-        bench_run(s, &b.params, b.cases, b.n);
-        if (per_op) status = take_profiles(s, &b);
-    }
-    if (status == PM_OK) status = report(pm, s, &b, json);
-    session_close(s);
+        how.n_ctx = largest_context(pm->m, &b, options_is_on(options, "per-op"));
+    if (status == PM_OK && options_real(options, "estimate") > 0)
+        status = estimate(pm, options, &how, &b, json);
+    else if (status == PM_OK)
+        status = run_cases(pm, options, &how, &b, json);
     bench_free(&b);
     return status;
 }

@@ -4,14 +4,16 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
+#include <string.h>
 
 #include "api/handles.h"
 #include "base/os.h"
 #include "base/rng.h"
+#include "proof/repeat.h"
 
 // ---- what both sides evaluate -----------------------------------------------------------------
 
-enum { MIN_TOKENS = 4 };
+enum { MIN_TOKENS = 4, QUICK_TOKENS = 12 };
 #define MAX_TEXT (UINT64_C(64) << 20)
 
 typedef struct tokens {
@@ -57,7 +59,8 @@ static pm_status tokens_of_text(const pm_model *pm, const char *path, size_t n, 
 
 static pm_status choose_tokens(const pm_model *pm, const pm_options *o, tokens *t)
 {
-    size_t n = (size_t)options_int(o, "tokens", 64);
+    bool quick = options_is_on(o, "quick") && !pm_options_is_set(o, "tokens");
+    size_t n = quick ? QUICK_TOKENS : (size_t)options_int(o, "tokens", 64);
     const char *path = pm_options_get(o, "text");
     if (path) return tokens_of_text(pm, path, n, t);
     int64_t seed = options_int(o, "seed", -1);
@@ -94,6 +97,16 @@ static json_t *complete(json_t *o, bool good)
     return NULL;
 }
 
+static json_t *value_json(const check_value *v)
+{
+    json_t *o = json_object();
+    return complete(o, json_put(o, "buffer", json_word(v->name)) &&
+                           json_put(o, "row", json_size(v->row)) &&
+                           json_put(o, "col", json_size(v->col)) &&
+                           json_put(o, "expected", json_finite(v->expected)) &&
+                           json_put(o, "found", json_finite(v->found)));
+}
+
 static json_t *op_json(const check_op *op)
 {
     json_t *o = json_object();
@@ -106,6 +119,9 @@ static json_t *op_json(const check_op *op)
                            json_put(o, "nmse", json_finite(op->nmse)) &&
                            json_put(o, "max_abs", json_finite(op->max_abs)) &&
                            json_put(o, "bound", json_finite(op->bound)) &&
+                           json_put(o, "worst", value_json(&op->worst)) &&
+                           json_put(o, "steps", json_size(op->steps)) &&
+                           json_put(o, "steps_bound", json_size(op->steps_bound)) &&
                            json_put(o, "nonfinite", json_size(op->nonfinite)) &&
                            json_put(o, "pass", json_boolean(op->pass)));
 }
@@ -191,12 +207,29 @@ static json_t *first_bad_json(const check_result *r)
     return r->first_bad < 0 ? json_null() : op_json(&r->ops[r->first_bad]);
 }
 
+// null where the tokens were evaluated once only.
+static json_t *repeat_json(const repeat_result *r)
+{
+    if (r->runs < 2) return json_null();
+    char hash[20];
+    snprintf(hash, sizeof hash, "%016" PRIx64, r->hash);
+    bool same = r->n_different == 0;
+    json_t *o = json_object();
+    return complete(o, json_put(o, "runs", json_size(r->runs)) &&
+                           json_put(o, "different", json_size(r->n_different)) &&
+                           json_put(o, "hash", json_word(hash)) &&
+                           json_put(o, "first_run", same ? json_null() : json_size(r->first_run)) &&
+                           json_put(o, "first_pos", same ? json_null() : json_size(r->first_pos)) &&
+                           json_put(o, "pass", json_boolean(same)));
+}
+
 static pm_status report(const pm_model *pm, const char *against, const plan_options *how,
-                        const tokens *t, const check_result *r, char **json)
+                        const tokens *t, const check_result *r, const repeat_result *again,
+                        char **json)
 {
     json_t *o = json_object();
     bool good =
-        json_put(o, "pass", json_boolean(r->pass)) &&
+        json_put(o, "pass", json_boolean(r->pass && again->n_different == 0)) &&
         json_put(o, "device", json_word(pm->device)) &&
         json_put(o, "description", json_word(pm->description)) &&
         json_put(o, "against", json_word(against)) &&
@@ -209,7 +242,7 @@ static pm_status report(const pm_model *pm, const char *against, const plan_opti
         json_put(o, "compared_values", json_size(r->compared)) && json_put(o, "ops", ops_json(r)) &&
         json_put(o, "layers", layers_json(r)) && json_put(o, "logits", logits_json(r)) &&
         json_put(o, "bounds", bounds_json(r)) && json_put(o, "skipped", skipped_json(r)) &&
-        json_put(o, "first_bad", first_bad_json(r));
+        json_put(o, "repeat", repeat_json(again)) && json_put(o, "first_bad", first_bad_json(r));
     if (good) return json_take(o, json);
     json_decref(o);
     return error_memory("a JSON document", 0);
@@ -229,13 +262,25 @@ static pm_status bad_op(const check_op *op)
                          "check: %s %s (%s, %s): %" PRIu64 " of %" PRIu64 " values are not finite",
                          plan_op_name(op->kind), layer, op->label, op->phase, op->nonfinite,
                          op->compared);
+    if (op->nmse <= op->bound)
+        return error_set(PM_ERROR_CHECK,
+                         "check: %s %s (%s, %s): %" PRIu64
+                         " values are a rounding step apart, more than %" PRIu64,
+                         plan_op_name(op->kind), layer, op->label, op->phase, op->steps,
+                         op->steps_bound);
     return error_set(PM_ERROR_CHECK, "check: %s %s (%s, %s): NMSE %.3g above %.3g",
                      plan_op_name(op->kind), layer, op->label, op->phase, op->nmse, op->bound);
 }
 
-static pm_status verdict(const check_result *r)
+static pm_status verdict(const check_result *r, const repeat_result *again)
 {
     const divergence_summary *d = &r->logits;
+    if (r->pass && again->n_different > 0)
+        return error_set(PM_ERROR_CHECK,
+                         "check: probable race: %" PRIu32 " of %" PRIu32
+                         " equal runs gave other logits than the first (run %" PRIu32
+                         ", from position %" PRIu32 " on)",
+                         again->n_different, again->runs, again->first_run, again->first_pos);
     if (r->pass) return PM_OK;
     if (r->compared == 0) return error_set(PM_ERROR_CHECK, "check: nothing was compared");
     if (r->first_bad >= 0) return bad_op(&r->ops[r->first_bad]);
@@ -294,6 +339,8 @@ pm_status pm_check(pm_model *pm, const pm_options *options, char **json)
     const weights *against = NULL;
     const char *device = NULL;
     check_result result = {0};
+    repeat_result again = {0};
+    uint32_t runs = (uint32_t)options_int(options, "repeat", 1);
     pm_status status = inject ? check_parse_inject(inject, &how.inject) : PM_OK;
     if (status == PM_OK) status = choose_against(options, &device);
     if (status == PM_OK) status = choose_tokens(pm, options, &t);
@@ -303,11 +350,49 @@ pm_status pm_check(pm_model *pm, const pm_options *options, char **json)
     how.n_ids = (uint32_t)t.n;
     if (status == PM_OK) status = check_run(pm->loaded, against, &how, &result);
     if (status == PM_OK) {
-        status = report(pm, device, &how.plan, &t, &result, json);
-        if (status == PM_OK) status = verdict(&result);
+        if (runs > 1) status = repeat_run(pm->loaded, &how.plan, t.ids, how.n_ids, runs, &again);
+        if (status == PM_OK) status = report(pm, device, &how.plan, &t, &result, &again, json);
+        if (status == PM_OK) status = verdict(&result, &again);
         check_result_free(&result);
     }
     weights_unload(own);
     free(t.ids);
     return status;
+}
+
+// A copy of the options of these groups that were set.
+static pm_status copy_groups(const pm_options *from, const char *groups, pm_options **out)
+{
+    pm_options *copy = pm_options_create();
+    pm_status status = copy ? PM_OK : error_memory("options", 0);
+    for (size_t i = 0; i < n_option_rows && status == PM_OK; i++) {
+        const option_row *row = &option_table[i];
+        if (!strstr(groups, row->group) || !pm_options_is_set(from, row->name)) continue;
+        status = pm_options_set(copy, row->name, pm_options_get(from, row->name));
+    }
+    if (status == PM_OK)
+        *out = copy;
+    else
+        pm_options_destroy(copy);
+    return status;
+}
+
+pm_status check_copy_options(const pm_options *o, pm_options **out)
+{
+    return copy_groups(o, "run debug check against repeat", out);
+}
+
+pm_status check_quickly(pm_model *pm, const pm_options *o, bool *passed)
+{
+    *passed = false;
+    pm_options *quick = NULL;
+    char *json = NULL;
+    pm_status status = copy_groups(o, "run debug", &quick);
+    if (status == PM_OK) status = pm_options_set(quick, "ctx", NULL); // just its own tokens
+    if (status == PM_OK) status = pm_options_set(quick, "quick", "true");
+    if (status == PM_OK) status = pm_check(pm, quick, &json);
+    *passed = status == PM_OK;
+    pm_free(json);
+    pm_options_destroy(quick);
+    return status == PM_ERROR_CHECK ? PM_OK : status;
 }

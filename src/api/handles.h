@@ -87,6 +87,11 @@ pm_status model_load_beside(const pm_model *pm, const pm_options *o, const char 
                             pm_model **out);
 void model_unload_beside(pm_model *other); // accepts NULL
 
+// A copy of what concerns a check.
+pm_status check_copy_options(const pm_options *o, pm_options **out);
+// Does the device pass a quick check (check.c)? A check that can't be run is a failure.
+pm_status check_quickly(pm_model *pm, const pm_options *o, bool *passed);
+
 // ---- JSON (json.c) ----------------------------------------------------------------------------
 
 json_t *json_finite(double x);                  // a number, or null when it isn't finite

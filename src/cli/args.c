@@ -369,9 +369,10 @@ void help_command(const cli_command *command, bool debug)
 {
     static const struct {
         const char *group, *title;
-    } groups[] = {{"generate", "Answers"}, {"sampler", "Sampling"},      {"bench", "Measuring"},
-                  {"check", "Checking"},   {"perplexity", "Perplexity"}, {"against", "Comparing"},
-                  {"inspect", "Showing"},  {"run", "Running"},           {"debug", "Diagnosis"}};
+    } groups[] = {{"generate", "Answers"},  {"sampler", "Sampling"}, {"bench", "Measuring"},
+                  {"repeat", "Repeating"},  {"check", "Checking"},   {"perplexity", "Perplexity"},
+                  {"against", "Comparing"}, {"inspect", "Showing"},  {"run", "Running"},
+                  {"debug", "Diagnosis"}};
     out_print("Usage: pumice %s %s%s[options]\n\n", command->name, command->words,
               *command->words ? " " : "");
     help_wrapped(command->summary, 0, 0);

@@ -29,7 +29,20 @@ static const column result_columns[] = {
     {"bytes_per_token", "bytes/token", 0, 11},
     {"gbps", "GB/s", 2, 10},
     {"percent_of_bandwidth", "% of bandwidth", 1, 14},
+    {"percent_of_peak", "% of peak", 1, 10},
+    {"first_token_s", "first token s", 4, 13},
     {"status", "status", -1, 10},
+    {0},
+};
+static const column estimate_columns[] = {
+    {"kind", "kind", -1, 10},
+    {"n", "tokens", 0, 10},
+    {"depth", "depth", 0, 10},
+    {"bytes_per_token", "bytes/token", 0, 12},
+    {"flops_per_token", "flops/token", 0, 12},
+    {"ops_per_token", "ops/token", 2, 10},
+    {"bound_tps", "tokens/s at most", 2, 16},
+    {"gflops_at_bound", "GFLOP/s then", 2, 12},
     {0},
 };
 static const column op_columns[] = {
@@ -94,6 +107,17 @@ static void print_about(const json_t *all, const char *before)
               name ? ", " : "", name ? name : "",
               json_number_value(json_object_get(all, "threads")),
               json_number_value(json_object_get(all, "batch")), kv ? kv : "?");
+    const json_t *checked = json_object_get(all, "checked");
+    out_print("%sorder and tokens: --seed %.0f; %s\n", before,
+              json_number_value(json_object_get(all, "seed")),
+              json_is_true(checked)    ? "checked: the device passed a quick check in this run"
+              : json_is_false(checked) ? "NOT CHECKED: the device failed the quick check"
+                                       : "not checked");
+    if (json_object_get(all, "estimate_gbps")) {
+        out_print("%sestimate for %.1f GB/s, nothing was run\n", before,
+                  json_number_value(json_object_get(all, "estimate_gbps")));
+        return;
+    }
     out_print("%sread bandwidth: %.1f GB/s; loaded in %.2f s; peak memory %s\n", before,
               json_number_value(json_object_get(all, "bandwidth_gbps")),
               json_number_value(json_object_get(all, "load_s")),
@@ -141,11 +165,13 @@ static void print_results(const json_t *all, const style *f)
         print_about(all, f->md ? "- " : "");
         out_text("\n");
     }
-    print_titles(result_columns, f);
+    bool estimated = json_object_get(all, "estimate_gbps") != NULL;
+    const column *columns = estimated ? estimate_columns : result_columns;
+    print_titles(columns, f);
     json_array_foreach(json_object_get(all, "results"), index, row)
     {
         const char *reason = json_string_value(json_object_get(row, "reason"));
-        print_row(result_columns, row, f);
+        print_row(columns, row, f);
         if (reason && *reason) say_warning("%s", reason);
     }
     if (json_object_get(all, "ops")) print_ops(all, f);
@@ -164,10 +190,10 @@ pm_status run_bench(cli_args *args)
     char *text = NULL;
     pm_status status = loaded_model(args, args->n_words ? args->words[0] : NULL, &l);
     if (status == PM_OK) status = pm_bench(l.model, args->options, &text);
-    if (status == PM_OK && !strcmp(form, "json")) {
+    if (text && !strcmp(form, "json")) {
         out_text(text);
         out_text("\n");
-    } else if (status == PM_OK) {
+    } else if (text) {
         json_t *all = json_loads(text, 0, NULL);
         print_results(all, !strcmp(form, "csv")  ? &csv_form
                            : !strcmp(form, "md") ? &md_form

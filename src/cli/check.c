@@ -1,12 +1,17 @@
 // pumice check: pm_check's results as a table or JSON.
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "cli/cli.h"
 
 const cli_option check_options[] = {
     {"model", 'm', "MODEL", "the model, instead of the first word"},
     {"json", 0, NULL, "everything as one JSON document"},
+    {"report", 0, "FILE",
+     "writes what a bug report needs: device, build, bounds, worst operations"},
+    {"bisect", 0, NULL, "where it fails: which feature, switched off, makes it pass?"},
     {0},
 };
 
@@ -60,6 +65,9 @@ static void print_op(const json_t *op, const char *count)
               number_of(op, "nmse"), number_of(op, "bound"), number_of(op, "max_abs"),
               json_is_true(json_object_get(op, "pass")) ? "ok " : "BAD");
     print_place(op);
+    if (number_of(op, "steps") > 0)
+        out_print(", %.0f values a rounding step apart (bound %.0f)", number_of(op, "steps"),
+                  number_of(op, "steps_bound"));
     if (number_of(op, "nonfinite") > 0)
         out_print(", %.0f values that are not finite or not the same", number_of(op, "nonfinite"));
     out_text("\n");
@@ -142,37 +150,138 @@ static void print_verdict(const json_t *all)
     const json_t *bad = json_object_get(all, "first_bad"), *skip;
     size_t index;
     out_text("\n");
+    const json_t *again = json_object_get(all, "repeat");
+    if (json_is_object(again))
+        out_print("%.0f equal runs: %s (hash %s)\n", number_of(again, "runs"),
+                  json_is_true(json_object_get(again, "pass")) ? "the same logits to the bit"
+                                                               : "NOT the same: a probable race",
+                  text_of(again, "hash"));
     json_array_foreach(json_object_get(all, "skipped"), index, skip)
         out_print("skipped: %s (%s)\n", text_of(skip, "what"), text_of(skip, "reason"));
     if (json_is_object(bad)) {
+        const json_t *worst = json_object_get(bad, "worst");
         out_print("first bad operation: %s, ", text_of(bad, "op"));
         print_place(bad);
-        out_text("\n");
+        out_print("\n  worst value: %s, row %.0f, column %.0f: %.9g, expected %.9g\n",
+                  text_of(worst, "buffer"), number_of(worst, "row"), number_of(worst, "col"),
+                  number_of(worst, "found"), number_of(worst, "expected"));
     }
     out_print("%s: %.0f values compared, %zu parts skipped\n",
               json_is_true(json_object_get(all, "pass")) ? "passed" : "FAILED",
               number_of(all, "compared_values"), json_array_size(json_object_get(all, "skipped")));
 }
 
+static void print_bisection(const json_t *all)
+{
+    size_t i;
+    const json_t *o, *pass;
+    json_array_foreach(json_object_get(all, "switched_off"), i, o)
+    {
+        pass = json_object_get(o, "pass");
+        out_print("without %-28s %s\n", text_of(o, "without"),
+                  json_is_true(pass)    ? "passes"
+                  : json_is_false(pass) ? "fails too"
+                                        : "can't be run");
+        if (json_is_null(pass)) out_print("        %s\n", text_of(o, "reason"));
+    }
+    if (json_array_size(json_object_get(all, "switched_off")) == 0)
+        out_text("passed: there is nothing to look for\n");
+}
+
+static void print_check(const cli_args *args, const json_t *all)
+{
+    print_about(all);
+    print_ops(all, args->verbose);
+    print_lockstep(all);
+    print_verdict(all);
+}
+
+// ---- reports ----------------------------------------------------------------------------------
+
+// Of the operations the worst of each kind; all else as --json has it.
+static json_t *worst_ops(const json_t *ops)
+{
+    json_t *list = json_array(), *op, *other;
+    size_t i, j;
+    json_array_foreach(ops, i, op)
+    {
+        bool worst = true;
+        json_array_foreach(ops, j, other)
+        {
+            if (strcmp(text_of(op, "op"), text_of(other, "op")) != 0) continue;
+            if (badness(other) > badness(op) || (badness(other) == badness(op) && j < i))
+                worst = false;
+        }
+        if (worst) json_array_append(list, op);
+    }
+    return list;
+}
+
+// The device as `devices --json` has it: driver, limits, features.
+static json_t *device_of(const cli_args *args, const char *id)
+{
+    char *text = NULL;
+    if (pm_devices(args->options, &text) != PM_OK) return json_null();
+    json_t *all = json_loads(text, 0, NULL), *d, *found = NULL;
+    size_t i;
+    json_array_foreach(json_object_get(all, "devices"), i, d)
+    {
+        bool cpu = strncmp(id, "vulkan", 6) != 0;
+        if (!strcmp(text_of(d, "id"), cpu ? "cpu" : id)) found = json_incref(d);
+    }
+    json_decref(all);
+    pm_free(text);
+    return found ? found : json_null();
+}
+
+static pm_status write_report(const cli_args *args, const char *path, const char *text)
+{
+    json_t *check = json_loads(text, 0, NULL), *o = json_object();
+    json_t *ops = worst_ops(json_object_get(check, "ops"));
+    json_object_set_new(o, "pumice", json_string(pm_version()));
+    json_object_set_new(o, "device", device_of(args, text_of(check, "device")));
+    json_object_set_new(check, "ops", ops);
+    json_object_set_new(o, "check", check);
+    char *report = json_dumps(o, JSON_INDENT(1));
+    json_decref(o);
+    os_writer *file = NULL;
+    pm_status status = report ? os_writer_open(path, &file) : error_memory("a report", 0);
+    if (status == PM_OK) status = os_writer_write(file, report, strlen(report));
+    if (status == PM_OK) status = os_writer_write(file, "\n", 1);
+    if (status == PM_OK)
+        status = os_writer_commit(file);
+    else
+        os_writer_abort(file);
+    free(report);
+    return status;
+}
+
 pm_status run_check(cli_args *args)
 {
+    bool bisect = args_has(args, "bisect");
     loaded l = {0};
     char *text = NULL;
     pm_status status = loaded_model(args, args->n_words ? args->words[0] : NULL, &l);
     if (status == PM_ERROR_DEVICE) {
         status = error_in(status, "check: skipped");
     } else if (status == PM_OK) {
-        status = pm_check(l.model, args->options, &text);
+        status = bisect ? pm_check_bisect(l.model, args->options, &text)
+                        : pm_check(l.model, args->options, &text);
+    }
+    const char *report = args_get(args, "report");
+    if (text && report && !bisect) {
+        pm_status written = write_report(args, report, text);
+        if (written != PM_OK) status = written;
     }
     if (text && args_has(args, "json")) {
         out_text(text);
         out_text("\n");
     } else if (text) {
         json_t *all = json_loads(text, 0, NULL);
-        print_about(all);
-        print_ops(all, args->verbose);
-        print_lockstep(all);
-        print_verdict(all);
+        if (bisect)
+            print_bisection(all);
+        else
+            print_check(args, all);
         json_decref(all);
     }
     pm_free(text);

@@ -73,6 +73,7 @@ pm_status run_ask(cli_args *args);
 pm_status run_bench(cli_args *args);
 pm_status run_check(cli_args *args);
 pm_status run_chat(cli_args *args);
+pm_status run_compare(cli_args *args);
 pm_status run_devices(cli_args *args);
 pm_status run_info(cli_args *args);
 pm_status run_inspect(cli_args *args);
@@ -81,10 +82,11 @@ pm_status run_perplexity(cli_args *args);
 pm_status run_quantize(cli_args *args);
 pm_status run_template(cli_args *args);
 pm_status run_tokenize(cli_args *args);
+pm_status run_train_bpe(cli_args *args);
 
 extern const cli_option ask_options[], bench_options[], chat_options[], check_options[],
-    devices_options[], info_options[], inspect_options[], logits_options[], perplexity_options[],
-    template_options[], tokenize_options[];
+    compare_options[], devices_options[], info_options[], inspect_options[], logits_options[],
+    perplexity_options[], template_options[], tokenize_options[], train_bpe_options[];
 
 // ---- output -----------------------------------------------------------------------------------
 

@@ -44,8 +44,8 @@ static const cli_command commands[] = {
     {"check", "[MODEL]", "does a device compute what the reference computes?",
      "First each operation alone, on the reference's inputs; then whole runs of both. Ends with "
      "status 5 where something is past its bound, with 4 (skipped) where the device is missing.",
-     1, check_options, RUNS " check against", run_check},
-    {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options, RUNS " bench",
+     1, check_options, RUNS " check against repeat", run_check},
+    {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options, RUNS " bench repeat",
      run_bench},
     {"perplexity", "[MODEL]", "how well a model foretells a text, with its standard error",
      "The text is cut into windows of --ctx tokens (default 512); of each the second half is "
@@ -53,6 +53,14 @@ static const cli_command commands[] = {
      "--against runs the same windows on another device, with act=f32 and an f32 cache, and shows "
      "how far the answers are apart.",
      1, perplexity_options, RUNS " perplexity against", run_perplexity},
+    {"train-bpe", "TEXT", "train a byte-pair vocabulary on a text",
+     "Makes a vocabulary file that tokenize reads. Merges are those of Hugging Face tokenizers' "
+     "trainer on the same text.",
+     1, train_bpe_options, NULL, run_train_bpe},
+    {"compare", "A.json B.json [...]", "results of bench side by side",
+     "A difference within the spread of the samples is called none. Results of different models, "
+     "types, batches or caches are refused, unless forced.",
+     100, compare_options, NULL, run_compare},
     {"quantize", "IN OUT TYPE", "rewrite a model file with its matrices as TYPE",
      "TYPE: f32, f16, bf16, q8_0, q4_0, q4_1, q5_0, q5_1, q4_k, q6_k, mxfp4, tq1_0 or tq2_0. IN "
      "may be "

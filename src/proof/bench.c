@@ -112,31 +112,40 @@ void bench_run(session *s, const bench_params *params, bench_case *cases, size_t
 
 // ---- figures ----------------------------------------------------------------------------------
 
-static uint64_t step_bytes(const plan_set *set, uint32_t n_rows, uint32_t n_logits, uint32_t n_kv)
+static void add_step(const plan_set *set, uint32_t n_rows, uint32_t n_logits, uint32_t n_kv,
+                     bench_cost *sum)
 {
     const plan *p = plan_for_rows(set, n_rows);
-    uint64_t sum = 0;
     for (uint32_t i = 0; i < p->n_ops; i++) {
         if (p->ops[i].kind == PLAN_PICK_OP) continue;
         if (p->ops[i].kind == PLAN_LOGITS_OP && n_logits == 0) continue;
         plan_cost cost = plan_op_cost(set, &p->ops[i], n_rows, n_logits, n_kv);
-        sum += cost.weight_bytes + cost.kv_bytes + cost.row_bytes;
+        sum->bytes += (double)(cost.weight_bytes + cost.kv_bytes + cost.row_bytes);
+        sum->flops += (double)cost.flops;
+        sum->ops++;
     }
-    return sum;
+}
+
+bench_cost bench_cost_per_token(const plan_set *set, const bench_case *c)
+{
+    bench_cost sum = {0, 0, 0};
+    if (c->n == 0) return sum;
+    if (c->kind == BENCH_GENERATE) {
+        add_step(set, 1, 1, c->depth + (c->n + 1) / 2, &sum);
+        return sum;
+    }
+    for (uint32_t done = 0; done < c->n;) {
+        uint32_t rows = c->n - done < set->n_batch ? c->n - done : set->n_batch;
+        bool last = done + rows == c->n;
+        add_step(set, rows, last ? 1 : 0, c->depth + done + (rows + 1) / 2, &sum);
+        done += rows;
+    }
+    return (bench_cost){sum.bytes / c->n, sum.flops / c->n, sum.ops / c->n};
 }
 
 uint64_t bench_bytes_per_token(const plan_set *set, const bench_case *c)
 {
-    if (c->n == 0) return 0;
-    if (c->kind == BENCH_GENERATE) return step_bytes(set, 1, 1, c->depth + (c->n + 1) / 2);
-    uint64_t sum = 0;
-    for (uint32_t done = 0; done < c->n;) {
-        uint32_t rows = c->n - done < set->n_batch ? c->n - done : set->n_batch;
-        bool last = done + rows == c->n;
-        sum += step_bytes(set, rows, last ? 1 : 0, c->depth + done + (rows + 1) / 2);
-        done += rows;
-    }
-    return sum / c->n;
+    return (uint64_t)bench_cost_per_token(set, c).bytes;
 }
 
 static int ascending(const void *a, const void *b)

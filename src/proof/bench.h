@@ -31,7 +31,12 @@ void bench_run(session *s, const bench_params *params, bench_case *cases, size_t
 pm_status bench_fill(session *s, uint64_t seed, const bench_case *c);
 pm_status bench_evaluate(session *s, uint64_t seed, const bench_case *c);
 
-// What one token of the case reads and writes in memory on average, as the plan counts it.
+// What one token of the case costs on average, as the plan counts it: bytes read and written in
+// memory, arithmetic, and operations (each is a dispatch at least on executors that have them).
+typedef struct bench_cost {
+    double bytes, flops, ops;
+} bench_cost;
+bench_cost bench_cost_per_token(const plan_set *plan, const bench_case *c);
 uint64_t bench_bytes_per_token(const plan_set *plan, const bench_case *c);
 
 typedef struct bench_statistics {

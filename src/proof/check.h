@@ -24,6 +24,15 @@ typedef struct check_options {
     check_inject inject;
 } check_options;
 
+// The value of an op's result that is furthest from the reference's.
+typedef struct check_value {
+    const char *name; // of its buffer
+    int buffer;
+    uint64_t row;
+    uint32_t col;
+    double expected, found, apart;
+} check_value;
+
 // One op of one phase.
 typedef struct check_op {
     const char *phase; // "prefill", "decode", "batch of 2"
@@ -32,7 +41,9 @@ typedef struct check_op {
     const char *label;
     int layer;
     uint64_t compared, nonfinite;
-    double nmse, max_abs, bound;
+    double nmse, max_abs, bound; // nmse: of 8-bit results without single rounding steps
+    check_value worst;
+    uint64_t steps, steps_bound; // 8-bit values that are one rounding step apart
     bool pass;
 } check_op;
 

@@ -270,7 +270,8 @@ static void r59_bench(void **state)
     // what does not fit fails, the rest goes on
     assert_ok(pm_options_set(o, "ctx", "10"));
     assert_ok(pm_options_set(o, "depth", "0"));
-    assert_ok(pm_bench(m, o, &text));
+    assert_int_equal(pm_bench(m, o, &text), PM_ERROR_RUN);
+    assert_non_null(strstr(pm_last_error(), "1 of 3 configurations failed"));
     b = parse(text);
     results = json_object_get(b, "results");
     assert_string_equal(word(json_array_get(results, 0), "status"), "ok");

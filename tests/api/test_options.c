@@ -108,8 +108,8 @@ static void reals(void **state)
 static void table_is_sound(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"run",        "sampler", "generate", "bench", "check",
-                                         "perplexity", "against", "inspect",  "debug"};
+    static const char *const groups[] = {"run",        "sampler", "generate", "bench",   "check",
+                                         "perplexity", "against", "repeat",   "inspect", "debug"};
     const char *name, *group, *value, *range, *fallback, *help;
     size_t n = 0;
     for (; pm_options_describe(n, &name, &group, &value, &range, &fallback, &help); n++) {
@@ -135,22 +135,12 @@ static void table_is_sound(void **state)
 static void defaults(void **state)
 {
     (void)state;
-    static const char *const expected[][2] = {{"device", "auto"},
-                                              {"gpu-layers", "auto"},
-                                              {"batch", "512"},
-                                              {"act", "auto"},
-                                              {"temp", "0.8"},
-                                              {"top-k", "40"},
-                                              {"top-p", "0.95"},
-                                              {"min-p", "0.05"},
-                                              {"repeat-penalty", "1"},
-                                              {"repeat-last", "64"},
-                                              {"prompt", "512"},
-                                              {"gen", "128"},
-                                              {"depth", "0"},
-                                              {"repeat", "5"},
-                                              {"presence-penalty", "0"},
-                                              {"frequency-penalty", "0"}};
+    static const char *const expected[][2] = {
+        {"device", "auto"},    {"gpu-layers", "auto"},    {"batch", "512"},
+        {"act", "auto"},       {"temp", "0.8"},           {"top-k", "40"},
+        {"top-p", "0.95"},     {"min-p", "0.05"},         {"repeat-penalty", "1"},
+        {"repeat-last", "64"}, {"prompt", "512"},         {"gen", "128"},
+        {"depth", "0"},        {"presence-penalty", "0"}, {"frequency-penalty", "0"}};
     for (size_t i = 0; i < sizeof expected / sizeof *expected; i++) {
         assert_string_equal(pm_options_get(NULL, expected[i][0]), expected[i][1]);
     }

@@ -78,6 +78,108 @@ static void checks_that_can_not_run(void **state)
     assert_refused(3, "/nowhere", "$P check /nowhere/m.gguf -q");
 }
 
+static void r67_equal_runs_have_one_hash(void **state)
+{
+    (void)state;
+    json_t *all =
+        json_of("$P check '%s' --device cpu --seed 7 --quick --repeat 10 --json -q", tiny());
+    const json_t *again = key_of(all, "repeat");
+    assert_int_equal(json_integer_value(key_of(again, "runs")), 10);
+    assert_int_equal(json_integer_value(key_of(again, "different")), 0);
+    assert_true(json_is_true(key_of(again, "pass")));
+    assert_int_equal(json_integer_value(key_of(all, "tokens")), 12); // --quick
+    // Other tokens have another hash: it is one of what was computed.
+    json_t *other =
+        json_of("$P check '%s' --device cpu --seed 8 --quick --repeat 2 --json -q", tiny());
+    assert_string_not_equal(json_string_value(key_of(again, "hash")),
+                            json_string_value(key_of(key_of(other, "repeat"), "hash")));
+    json_decref(other);
+    json_decref(all);
+    char *text = output_of("$P check '%s' --device cpu --quick --repeat 3 -q", tiny());
+    assert_non_null(strstr(text, "3 equal runs: the same logits to the bit"));
+    free(text);
+}
+
+static void reports_hold_what_a_bug_needs(void **state)
+{
+    (void)state;
+    const char *file = test_temp("report.json");
+    char *out, *err;
+    int status = pumice(&out, &err,
+                        "$P check '%s' --device cpu --act f32 --quick --seed 9 --inject "
+                        "LINEAR:2:1 --report '%s' -q",
+                        tiny(), file);
+    assert_int_equal(status, 5); // the verdict stays
+    assert_non_null(strstr(out, "worst value: "));
+    free(out);
+    free(err);
+    json_t *all = json_load_file(file, 0, NULL);
+    assert_non_null(all);
+    key_of(all, "pumice");
+    assert_string_equal(json_string_value(key_of(key_of(all, "device"), "id")), "cpu");
+    key_of(key_of(all, "device"), "features");
+    const json_t *check = key_of(all, "check"), *bad = key_of(check, "first_bad");
+    assert_int_equal(json_integer_value(key_of(check, "seed")), 9);
+    key_of(check, "description"); // the kernels in use
+    assert_string_equal(json_string_value(key_of(bad, "op")), "LINEAR");
+    // The fault multiplies by 1.01: so does the value that is furthest apart.
+    const json_t *worst = key_of(bad, "worst");
+    double found = json_number_value(key_of(worst, "found"));
+    double expected = json_number_value(key_of(worst, "expected"));
+    assert_true(expected != 0 && found / expected > 1.0099 && found / expected < 1.0101);
+    key_of(worst, "buffer");
+    assert_true(json_integer_value(key_of(worst, "row")) >= 0);
+    // One operation of each kind.
+    size_t i, j;
+    const json_t *op, *other;
+    assert_true(json_array_size(key_of(check, "ops")) >= 5);
+    json_array_foreach(key_of(check, "ops"), i, op)
+    {
+        json_array_foreach(key_of(check, "ops"), j, other)
+        {
+            if (i != j)
+                assert_string_not_equal(json_string_value(key_of(op, "op")),
+                                        json_string_value(key_of(other, "op")));
+        }
+    }
+    json_decref(all);
+}
+
+// QUANTIZE is there only with 8-bit activations: without them the planted fault is gone.
+static void bisecting_names_the_feature(void **state)
+{
+    (void)state;
+    char *out, *err;
+    int status = pumice(&out, &err,
+                        "$P check '%s' --device cpu --act q8 --no-fuse --quick --ops --inject "
+                        "QUANTIZE:2 --bisect --json -q",
+                        tiny());
+    assert_int_equal(status, 5);
+    assert_non_null(strstr(err, "QUANTIZE"));
+    assert_non_null(strstr(err, "right without: 8-bit activations\n"));
+    json_t *all = json_loads(out, 0, NULL);
+    assert_non_null(all);
+    assert_true(json_is_false(key_of(key_of(all, "baseline"), "pass")));
+    assert_int_equal(json_array_size(key_of(all, "culprits")), 1);
+    assert_true(json_array_size(key_of(all, "switched_off")) >= 4);
+    json_decref(all);
+    free(out);
+    free(err);
+    // A fault that no switch takes away, and none at all.
+    status = pumice(&out, &err,
+                    "$P check '%s' --device cpu --quick --ops --inject ATTEND:1 "
+                    "--bisect -q",
+                    tiny());
+    assert_int_equal(status, 5);
+    assert_non_null(strstr(err, "whatever single feature"));
+    assert_non_null(strstr(out, "without SIMD kernels"));
+    free(out);
+    free(err);
+    char *text = output_of("$P check '%s' --device cpu --quick --ops --bisect -q", tiny());
+    assert_non_null(strstr(text, "nothing to look for"));
+    free(text);
+}
+
 static void bench_by_operation(void **state)
 {
     (void)state;
@@ -132,6 +234,9 @@ int main(void)
         cmocka_unit_test(a_check_that_passes),
         cmocka_unit_test(a_planted_fault_ends_with_5),
         cmocka_unit_test(checks_that_can_not_run),
+        cmocka_unit_test(r67_equal_runs_have_one_hash),
+        cmocka_unit_test(reports_hold_what_a_bug_needs),
+        cmocka_unit_test(bisecting_names_the_feature),
         cmocka_unit_test(bench_by_operation),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -3,9 +3,9 @@
 
 #include <stdbool.h>
 
-static const char *const names[] = {"chat",     "ask",    "info",    "tokenize",
-                                    "template", "logits", "devices", "bench",
-                                    "quantize", "check",  "inspect"};
+static const char *const names[] = {"chat",    "ask",       "info",   "tokenize", "template",
+                                    "logits",  "devices",   "bench",  "quantize", "check",
+                                    "inspect", "train-bpe", "compare"};
 enum { N_NAMES = sizeof names / sizeof names[0] };
 
 static void help_works_without_a_model(void **state)

@@ -3,6 +3,7 @@
 #include "support/test.h"
 
 #include <math.h>
+#include <stdbool.h>
 
 #include "proof/check.h"
 
@@ -123,6 +124,82 @@ static pm_status run_and_spoil(exec *e, const plan *p, uint32_t first, uint32_t 
         if (status != PM_OK) return status;
     }
     return PM_OK;
+}
+
+// Faults in the 8-bit result of the first NORM: of its values in steps of their block, and of the
+// blocks' scales.
+typedef enum rounding { ONE_STEP, MANY_STEPS, TWO_STEPS, ONE_SCALE, TRUNCATED } rounding;
+static rounding fault;
+
+static pm_status run_and_round(exec *e, const plan *p, uint32_t first, uint32_t count,
+                               const plan_step *step)
+{
+    enum { BLOCK = 34 }; // a half, 32 signed bytes
+    for (uint32_t i = first; i < first + count; i++) {
+        pm_status status = exec_reference.run(e, p, i, 1, step);
+        if (status != PM_OK) return status;
+        if (p->ops[i].kind != PLAN_NORM || p->ops[i].layer != 1) continue;
+        for (uint32_t r = 0; r < step->n_rows; r++) {
+            uint8_t row[3 * BLOCK]; // 96 values
+            assert_ok(exec_reference.read(e, PLAN_XQ, r * sizeof row, row, sizeof row));
+            for (int b = 0; b < 3; b++) {
+                int8_t *q = (int8_t *)row + b * BLOCK + 2;
+                for (int k = 0; k < 32; k++) {
+                    bool edge = q[k] >= 126 || q[k] <= -126; // the block's largest stays
+                    int one = r == 0 && b == 1 && k == 5, some = k % 8 == 1;
+                    if (fault == ONE_STEP) q[k] = (int8_t)(q[k] + (edge ? 0 : one));
+                    if (fault == TWO_STEPS) q[k] = (int8_t)(q[k] + (edge ? 0 : 2 * one));
+                    if (fault == MANY_STEPS) q[k] = (int8_t)(q[k] + (edge ? 0 : some));
+                    if (fault == TRUNCATED && !edge && q[k])
+                        q[k] = (int8_t)(q[k] - (q[k] > 0) * (k & 1));
+                }
+                if (fault == ONE_SCALE && b == 2) row[b * BLOCK] ^= 8; // a 128th or less of it
+            }
+            assert_ok(exec_reference.write(e, PLAN_XQ, r * sizeof row, row, sizeof row));
+        }
+    }
+    return PM_OK;
+}
+
+// A single rounding step passes, and nothing beyond it: no two, no share of the values, no scale.
+static void r64_rounding_and_scales_are_judged_apart(void **state)
+{
+    (void)state;
+    fixture f;
+    open_model(&f, "golden/llama-tied.q8_0.gguf");
+    spoiling = exec_reference;
+    spoiling.run = run_and_round;
+    weights_part part = {.kind = &spoiling, .end_layer = f.model->n_layer};
+    weights *tested;
+    assert_ok(weights_load(f.model, &part, 1, &tested));
+    int32_t ids[12] = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+    for (fault = ONE_STEP; fault <= TRUNCATED; fault++) {
+        check_options options = {.plan = {.n_ctx = 64,
+                                          .n_slots = 1,
+                                          .n_batch = 32,
+                                          .kv_type = QUANT_F32,
+                                          .act = PLAN_ACT_Q8},
+                                 .ids = ids,
+                                 .n_ids = 12,
+                                 .isolated = true,
+                                 .inject = {.kind = PLAN_N_OP_KINDS}};
+        check_result result;
+        assert_ok(check_run(tested, f.weights, &options, &result));
+        if (result.pass != (fault == ONE_STEP)) fail_msg("fault %d: pass %d", fault, result.pass);
+        if (fault != ONE_STEP) {
+            const check_op *bad = &result.ops[result.first_bad];
+            assert_int_equal(bad->kind, PLAN_NORM);
+            assert_int_equal(bad->layer, 1);
+            bool by_steps = fault == MANY_STEPS || fault == TRUNCATED;
+            if (by_steps)
+                assert_true(bad->steps > bad->steps_bound);
+            else
+                assert_true(bad->nmse > bad->bound);
+        }
+        check_result_free(&result);
+    }
+    weights_unload(tested);
+    close_model(&f);
 }
 
 static void nan_never_passes(void **state)
@@ -257,6 +334,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_same_executor_passes),
         cmocka_unit_test(every_planted_fault_is_named),
+        cmocka_unit_test(r64_rounding_and_scales_are_judged_apart),
         cmocka_unit_test(nan_never_passes),
         cmocka_unit_test(r66_nothing_compared_is_no_pass),
         cmocka_unit_test(a_model_in_two_parts),

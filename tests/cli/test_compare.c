@@ -1,0 +1,308 @@
+// pumice bench's document against its schema, and pumice compare on documents of known numbers.
+#include "cli/cli_test.h"
+
+#include <math.h>
+#include <png.h>
+#include <stdbool.h>
+
+// ---- the schema -------------------------------------------------------------------------------
+
+static bool is_type(const json_t *value, const char *type)
+{
+    if (!strcmp(type, "object")) return json_is_object(value);
+    if (!strcmp(type, "array")) return json_is_array(value);
+    if (!strcmp(type, "string")) return json_is_string(value);
+    if (!strcmp(type, "boolean")) return json_is_boolean(value);
+    if (!strcmp(type, "null")) return json_is_null(value);
+    if (!strcmp(type, "integer")) return json_is_integer(value);
+    if (!strcmp(type, "number")) return json_is_number(value);
+    fail_msg("schema: unknown type %s", type);
+    return false;
+}
+
+// The keywords that docs/bench.schema.json uses; any other fails, so that none is skipped. NULL:
+// valid; else what is wrong, in a static buffer.
+static const char *violation(const json_t *schema, const json_t *value, const char *where)
+{
+    static char text[300];
+    const char *keyword, *name;
+    json_t *rule, *sub;
+    size_t i;
+    json_object_foreach((json_t *)schema, keyword, rule)
+    {
+        bool good = true;
+        if (!strcmp(keyword, "type")) {
+            const json_t *list = json_is_array(rule) ? rule : NULL;
+            good = list ? false : is_type(value, json_string_value(rule));
+            json_array_foreach(list, i, sub) good = good || is_type(value, json_string_value(sub));
+        } else if (!strcmp(keyword, "const")) {
+            good = json_equal(value, rule);
+        } else if (!strcmp(keyword, "enum")) {
+            good = false;
+            json_array_foreach(rule, i, sub) good = good || json_equal(value, sub);
+        } else if (!strcmp(keyword, "required")) {
+            json_array_foreach(rule, i, sub)
+            {
+                if (json_object_get(value, json_string_value(sub))) continue;
+                snprintf(text, sizeof text, "%s: no %s", where, json_string_value(sub));
+                return text;
+            }
+        } else if (!strcmp(keyword, "properties")) {
+            json_object_foreach(rule, name, sub)
+            {
+                const json_t *member = json_object_get(value, name);
+                const char *wrong = member ? violation(sub, member, name) : NULL;
+                if (wrong) return wrong;
+            }
+        } else if (!strcmp(keyword, "items")) {
+            json_array_foreach(value, i, sub)
+            {
+                const char *wrong = violation(rule, sub, where);
+                if (wrong) return wrong;
+            }
+        } else if (strcmp(keyword, "$schema") != 0 && strcmp(keyword, "title") != 0) {
+            fail_msg("schema: unknown keyword %s", keyword);
+        }
+        if (good) continue;
+        snprintf(text, sizeof text, "%s: not as '%s' has it", where, keyword);
+        return text;
+    }
+    return NULL;
+}
+
+static void assert_schema(const json_t *all)
+{
+    json_t *schema = json_load_file(test_source("docs/bench.schema.json"), 0, NULL);
+    assert_non_null(schema);
+    const char *wrong = violation(schema, all, "document");
+    if (wrong) fail_msg("%s", wrong);
+    json_decref(schema);
+}
+
+static json_t *failing_bench(const char *options)
+{
+    char *out, *err;
+    int status = pumice(&out, &err, "$P bench '%s' %s -o json -q", tiny(), options);
+    assert_int_equal(status, 1);
+    assert_non_null(strstr(err, "1 of 2 configurations failed"));
+    json_t *all = json_loads(out, 0, NULL);
+    assert_non_null(all);
+    free(out);
+    free(err);
+    return all;
+}
+
+static void r58_bench_fits_its_schema(void **state)
+{
+    (void)state;
+    json_t *all = json_of("$P bench '%s' --prompt 8,16 --gen 4 --depth 0,4 --repeat 3 --per-op "
+                          "--peak-gbps 1000 --checked --device cpu --seed 5 -o json -q",
+                          tiny());
+    assert_schema(all);
+    assert_true(json_is_true(key_of(all, "checked")));
+    assert_int_equal(json_integer_value(key_of(all, "seed")), 5);
+    assert_int_equal(json_array_size(key_of(all, "results")), 6);
+    const json_t *r;
+    size_t i;
+    json_array_foreach(key_of(all, "results"), i, r)
+    {
+        assert_int_equal(json_array_size(key_of(r, "samples_tps")), 3);
+        double gbps = json_number_value(key_of(r, "gbps"));
+        double percent = json_number_value(key_of(r, "percent_of_peak"));
+        assert_true(fabs(percent - gbps / 10) < 1e-9 * percent);
+    }
+    // The test can fail: a document without a key, of another version, of another type.
+    json_t *schema = json_load_file(test_source("docs/bench.schema.json"), 0, NULL);
+    json_t *broken = json_deep_copy(all);
+    json_object_del(broken, "seed");
+    assert_non_null(violation(schema, broken, ""));
+    json_object_update(broken, all);
+    assert_null(violation(schema, broken, ""));
+    json_object_set_new(broken, "schema", json_integer(2));
+    assert_non_null(violation(schema, broken, ""));
+    json_object_update(broken, all);
+    json_object_set_new(broken, "results", json_string("many"));
+    assert_non_null(violation(schema, broken, ""));
+    json_decref(broken);
+    json_decref(schema);
+    json_decref(all);
+
+    // One that does not fit does not end the others; the status says that it failed.
+    all = failing_bench("--prompt 8,64 --gen 0 --ctx 32 --repeat 1");
+    assert_schema(all);
+    assert_true(json_is_null(key_of(all, "checked"))); // nobody asked
+    json_decref(all);
+    char *table = output_of("$P bench '%s' --prompt 8 --gen 0 --repeat 1 --seed 77 -q", tiny());
+    assert_non_null(strstr(table, "--seed 77"));
+    assert_non_null(strstr(table, "not checked"));
+    free(table);
+}
+
+static void an_estimate_runs_nothing(void **state)
+{
+    (void)state;
+    json_t *all = json_of("$P bench '%s' --prompt 0 --gen 16 --depth 0,256 --estimate 100 -o json "
+                          "--device cpu -q",
+                          tiny());
+    assert_schema(all);
+    double before = 0;
+    size_t i;
+    const json_t *r;
+    json_array_foreach(key_of(all, "results"), i, r)
+    {
+        double bytes = json_number_value(key_of(r, "bytes_per_token"));
+        assert_string_equal(json_string_value(key_of(r, "status")), "estimated");
+        assert_true(fabs(json_number_value(key_of(r, "bound_tps")) * bytes - 100e9) < 1);
+        assert_true(bytes > before); // a longer context costs more
+        before = bytes;
+        // 5 layers of 7 operations or so, embedding, norm, logits
+        assert_true(json_number_value(key_of(r, "ops_per_token")) > 30);
+    }
+    json_decref(all);
+    char *table = output_of("$P bench '%s' --estimate 100 -q", tiny());
+    assert_non_null(strstr(table, "nothing was run"));
+    assert_non_null(strstr(table, "tokens/s at most"));
+    free(table);
+}
+
+// ---- compare ----------------------------------------------------------------------------------
+
+// A document with one configuration of these samples' median and deviation.
+static const char *document(const char *file, const char *sha, const char *device, double median,
+                            double sd, int samples)
+{
+    static char paths[4][1024];
+    static int next;
+    char *path = paths[next = (next + 1) % 4], text[2000];
+    snprintf(path, 1024, "%s", test_temp(file));
+    int n =
+        snprintf(text, sizeof text,
+                 "{\"schema\":1,\"device\":{\"name\":\"%s\"},\"driver\":null,\"model\":"
+                 "{\"name\":\"m\",\"sha256\":\"%s\",\"type\":\"Q8_0\"},\"threads\":2,\"batch\":"
+                 "512,\"kv_type\":\"f16\",\"checked\":true,\"bandwidth_gbps\":20,"
+                 "\"roof_gflops\":100,\"results\":[{\"kind\":\"generate\",\"n\":128,\"depth\":0,"
+                 "\"status\":\"ok\",\"median_tps\":%g,\"sd_tps\":%g,\"gbps\":5,"
+                 "\"samples_tps\":[",
+                 device, sha, median, sd);
+    for (int i = 0; i < samples; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s%g", i ? "," : "", median);
+    n += snprintf(text + n, sizeof text - (size_t)n,
+                  "]}],\"ops\":[{\"op\":\"LINEAR\",\"flops\":1000000,\"bytes\":500000,\"gflops\":"
+                  "20}]}");
+    test_write(path, text, (size_t)n);
+    return path;
+}
+
+static const json_t *cell(const json_t *all, size_t row, size_t file)
+{
+    const json_t *r = json_array_get(key_of(all, "results"), row);
+    return json_array_get(key_of(r, "values"), file);
+}
+
+static void differences_are_told_from_noise(void **state)
+{
+    (void)state;
+    const char *a = document("a.json", "x", "card A", 100, 2, 5);
+    const char *b = document("b.json", "x", "card B", 104, 2, 5); // 2 sqrt(8) = 5.7
+    const char *c = document("c.json", "x", "card C", 150, 2, 5);
+    json_t *all = json_of("$P compare '%s' '%s' '%s' --json", a, b, c);
+    assert_string_equal(json_string_value(key_of(cell(all, 0, 0), "difference")), "");
+    assert_string_equal(json_string_value(key_of(cell(all, 0, 1), "difference")), "none");
+    assert_string_equal(json_string_value(key_of(cell(all, 0, 2), "difference")), "faster");
+    assert_true(fabs(json_number_value(key_of(cell(all, 0, 2), "ratio")) - 1.5) < 1e-9);
+    assert_int_equal(json_object_size(key_of(all, "differ")), 0);
+    json_decref(all);
+    all = json_of("$P compare '%s' '%s' --json", c, a);
+    assert_string_equal(json_string_value(key_of(cell(all, 0, 1), "difference")), "slower");
+    json_decref(all);
+    all = json_of("$P compare '%s' '%s' --json", a, document("d.json", "x", "card D", 300, 0, 1));
+    assert_string_equal(json_string_value(key_of(cell(all, 0, 1), "difference")), "one sample");
+    json_decref(all);
+    char *table = output_of("$P compare '%s' '%s' '%s'", a, b, c);
+    assert_non_null(strstr(table, "card B"));
+    assert_non_null(strstr(table, "1.500"));
+    free(table);
+}
+
+static void r62_unlike_runs_are_refused(void **state)
+{
+    (void)state;
+    const char *a = document("e.json", "x", "card A", 100, 2, 5);
+    const char *b = document("f.json", "another", "card B", 100, 2, 5);
+    assert_refused(2, "model (\"x\", \"another\")", "$P compare '%s' '%s'", a, b);
+    char *out, *err;
+    assert_int_equal(pumice(&out, &err, "$P compare '%s' '%s' --force --json", a, b), 0);
+    assert_non_null(strstr(err, "unlike: model"));
+    json_t *all = json_loads(out, 0, NULL);
+    assert_int_equal(json_object_size(key_of(all, "differ")), 1);
+    json_decref(all);
+    free(out);
+    free(err);
+    assert_refused(2, "2 to", "$P compare '%s'", a);
+    assert_refused(3, "nowhere", "$P compare '%s' /nowhere/x.json", a);
+    test_write(test_temp("g.json"), "{}", 2);
+    assert_refused(3, "bench", "$P compare '%s' '%s'", a, test_temp("g.json"));
+    test_write(test_temp("g.json"), "{\"schema\":9,\"results\":[]}", 25);
+    assert_refused(3, "schema 9", "$P compare '%s' '%s'", a, test_temp("g.json"));
+    test_write(test_temp("g.json"), "not", 3);
+    assert_refused(3, "not JSON", "$P compare '%s' '%s'", a, test_temp("g.json"));
+}
+
+static void pages_and_pictures(void **state)
+{
+    (void)state;
+    const char *a = document("h.json", "x", "card <A> & co", 100, 10, 5);
+    const char *b = document("i.json", "x", "card B", 50, 1, 5);
+    char html[1024], png[1024];
+    snprintf(html, sizeof html, "%s", test_temp("page.html"));
+    snprintf(png, sizeof png, "%s", test_temp("bars.png"));
+    free(output_of("$P compare '%s' '%s' --html '%s' --png '%s'", a, b, html, png));
+    char *page = test_read(html, NULL);
+    assert_non_null(strstr(page, "card &lt;A&gt; &amp; co"));
+    assert_null(strstr(page, "card <A>"));
+    assert_null(strstr(page, "http"));        // nothing from elsewhere
+    assert_non_null(strstr(page, "#0072b2")); // the colours of the two
+    assert_non_null(strstr(page, "#e69f00"));
+    assert_non_null(strstr(page, "50.00 (0.500, slower)"));
+    free(page);
+
+    png_image image = {.version = PNG_IMAGE_VERSION};
+    assert_true(png_image_begin_read_from_file(&image, png));
+    image.format = PNG_FORMAT_RGB;
+    unsigned char *rgb = malloc(PNG_IMAGE_SIZE(image));
+    assert_non_null(rgb);
+    assert_true(png_image_finish_read(&image, NULL, rgb, 0, NULL));
+    // Bars: 400 points are the largest with its deviation; they lie under legend and title.
+    size_t top = 16 + 16 + 2 * 14 + 10 + 18, wide[2] = {0, 0};
+    static const unsigned char colours[2][3] = {{0, 114, 178}, {230, 159, 0}};
+    for (size_t f = 0; f < 2; f++)
+        for (size_t x = 28; x < image.width; x++) {
+            const unsigned char *p = rgb + 3 * ((top + 15 * f + 2) * image.width + x);
+            wide[f] += !memcmp(p, colours[f], 3);
+        }
+    assert_int_equal(wide[0], 364); // 400 * 100 / 110
+    assert_int_equal(wide[1], 182);
+    // The roofline is there: both roofs, and the point of an operation at 2 flops a byte, 20
+    // GFLOP/s.
+    assert_int_equal(image.height, top - 18 + (18 + 30 + 8) + 16 + 320 + 50);
+    size_t blue = 0;
+    for (size_t y = image.height - 360; y < image.height; y++)
+        for (size_t x = 76; x < 76 + 460; x++) {
+            const unsigned char *p = rgb + 3 * (y * image.width + x);
+            blue += !memcmp(p, colours[1], 3); // drawn last, over the first's
+        }
+    assert_true(blue > 460);
+    free(rgb);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(r58_bench_fits_its_schema),
+        cmocka_unit_test(an_estimate_runs_nothing),
+        cmocka_unit_test(differences_are_told_from_noise),
+        cmocka_unit_test(r62_unlike_runs_are_refused),
+        cmocka_unit_test(pages_and_pictures),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
