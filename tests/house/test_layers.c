@@ -22,7 +22,7 @@ static const struct folder {
     {"chat", 2, NULL, "jansson.h utf8proc.h"},
     {"model", 2, NULL, NULL},
     {"plan", 3, NULL, NULL},
-    {"exec", 4, "plan/plan.h quant base", "immintrin.h arm_neon.h volk.h"},
+    {"exec", 4, "plan/plan.h quant base", "immintrin.h emmintrin.h arm_neon.h volk.h"},
     {"engine", 5, NULL, NULL},
     {"proof", 5, NULL, "jansson.h"},
     {"api", 6, NULL, "jansson.h"},
