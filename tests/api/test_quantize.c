@@ -224,8 +224,7 @@ static void mixed_files_to_every_type(void **state)
                                         "q4_1", "q5_0", "q5_1", "q4_k", "q6_k"};
     for (size_t f = 0; f < sizeof files / sizeof *files; f++) {
         char in[1024];
-        snprintf(in, sizeof in, "%s%s", test_data("golden/"), files[f]);
-        strcat(in, ".gguf");
+        snprintf(in, sizeof in, "%s%s.gguf", test_data("golden/"), files[f]);
         gguf *a = open_file(in);
         for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
             const char *out = test_temp("mixed.gguf");
