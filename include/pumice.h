@@ -111,6 +111,9 @@ PM_API const char *pm_model_device_description(const pm_model *model); // "cpu (
 // cpu";
 // "" otherwise.
 PM_API const char *pm_model_device_note(const pm_model *model);
+// What came up on the device and its user should see (a GPU's kernel that had to be replaced by a
+// simpler one); creating sessions can add to it. NULL past the last.
+PM_API const char *pm_model_device_warning(const pm_model *model, size_t index);
 PM_API int32_t pm_model_n_vocab(const pm_model *model);
 PM_API int32_t pm_model_n_layer(const pm_model *model);
 PM_API int32_t pm_model_n_embd(const pm_model *model);
@@ -197,6 +200,8 @@ PM_API pm_status pm_parse_time(const char *text, double *now);
 PM_API pm_status pm_session_create(pm_model *model, const pm_options *options,
                                    pm_session **session);
 PM_API void pm_session_destroy(pm_session *session);
+// What opening it took: "41 kernels, 41 of them made in 0.52 s"; "" where there is nothing to tell.
+PM_API const char *pm_session_prepared(const pm_session *session);
 // What pm_session_create would make of these options, before any memory is taken.
 PM_API pm_status pm_session_size(const pm_model *model, const pm_options *options, int32_t *n_ctx,
                                  uint64_t *kv_bytes);

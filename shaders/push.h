@@ -98,6 +98,11 @@ struct push_pick {
     uint n_vocab, first_row, n_rows;
 };
 
+// The row after a greedy one (next.comp).
+struct push_next {
+    uint n_vocab, ring_size;
+};
+
 #ifndef VULKAN
 #undef uint
 #endif

@@ -204,6 +204,11 @@ const char *pm_model_device_description(const pm_model *pm)
     return pm->description;
 }
 
+const char *pm_model_device_warning(const pm_model *pm, size_t index)
+{
+    return pm->loaded ? weights_warning(pm->loaded, index) : NULL;
+}
+
 int32_t pm_model_n_vocab(const pm_model *pm)
 {
     if (pm->loaded) return (int32_t)pm->m->n_vocab;

@@ -176,6 +176,6 @@ const option_row option_table[] = {
      "0 to 1000000 milliseconds (0: by kind of device); -1 is refused", "0", false,
      "time after which a submission to a GPU is cut"},
     {"cache-dir", "debug", OPTION_TEXT, "FOLDER", NULL, 0, 0, "a folder", NULL, false,
-     "where compiled kernels are kept"},
+     "where compiled kernels are kept; the program: $XDG_CACHE_HOME/pumice or ~/.cache/pumice"},
 };
 const size_t n_option_rows = sizeof option_table / sizeof *option_table;

@@ -37,6 +37,7 @@ exec_gpu params_gpu(const pm_options *o)
         .max_binding = (uint64_t)options_int(o, "max-binding", 0),
         .max_submit_ms = options_real(o, "max-submit"),
         .cache_dir = pm_options_get(o, "cache-dir"),
+        .prepare = true,
     };
 }
 

@@ -50,6 +50,11 @@ void pm_session_destroy(pm_session *ps)
     free(ps);
 }
 
+const char *pm_session_prepared(const pm_session *ps)
+{
+    return session_prepared(ps->s);
+}
+
 int32_t pm_session_n_ctx(const pm_session *ps)
 {
     return (int32_t)session_n_ctx(ps->s);

@@ -190,6 +190,7 @@ pm_status run_bench(cli_args *args)
     char *text = NULL;
     pm_status status = loaded_model(args, args->n_words ? args->words[0] : NULL, &l);
     if (status == PM_OK) status = pm_bench(l.model, args->options, &text);
+    device_warnings(args, &l);
     if (text && !strcmp(form, "json")) {
         out_text(text);
         out_text("\n");

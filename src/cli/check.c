@@ -267,6 +267,7 @@ pm_status run_check(cli_args *args)
     } else if (status == PM_OK) {
         status = bisect ? pm_check_bisect(l.model, args->options, &text)
                         : pm_check(l.model, args->options, &text);
+        device_warnings(args, &l);
     }
     const char *report = args_get(args, "report");
     if (text && report && !bisect) {

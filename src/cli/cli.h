@@ -118,6 +118,8 @@ const char *show_count(double n); // "135 M", "3.08 B"
 pm_status model_path(const char *word, char **path);
 // Does `word` mean a model that is there?
 bool model_exists(const char *word);
+// Where what is only a cache lies; made on first use. Released with free; NULL: HOME is not known.
+char *cache_folder(void);
 
 // A model with its session; release with loaded_free, whatever loaded_* returned.
 typedef struct loaded {
@@ -131,6 +133,8 @@ pm_status loaded_model(const cli_args *args, const char *word, loaded *l);
 pm_status loaded_vocabulary(const cli_args *args, const char *word, loaded *l);
 // Shows the size of the cache, then makes it.
 pm_status loaded_session(const cli_args *args, loaded *l);
+// Shows what came up on the device while sessions were made.
+void device_warnings(const cli_args *args, const loaded *l);
 void loaded_free(loaded *l);
 
 // A file for reading in whole ("-": stdin), with a limit that no honest input reaches.

@@ -7,10 +7,21 @@
 #include "base/os.h"
 #include "cli/cli.h"
 
+// The library keeps no files unless it is told where; the program has the usual folder.
+static void default_cache_dir(const cli_args *args)
+{
+    if (pm_options_is_set(args->options, "cache-dir")) return;
+    char *folder = cache_folder();
+    // A folder whose name is no text, or none at all: compiled kernels are not kept.
+    if (folder) (void)pm_options_set(args->options, "cache-dir", folder);
+    free(folder);
+}
+
 static pm_status open_model(const cli_args *args, const char *word, loaded *l)
 {
     const char *option = args_get(args, "model");
     pm_status status = model_path(option ? option : word, &l->path);
+    default_cache_dir(args);
     if (status == PM_OK) status = pm_model_open(l->path, args->options, &l->model);
     if (status != PM_OK) return status;
     for (size_t k = 0; k < pm_model_n_warnings(l->model) && !args->quiet; k++)
@@ -34,6 +45,13 @@ pm_status loaded_vocabulary(const cli_args *args, const char *word, loaded *l)
     return status == PM_OK ? open_model(args, word, l) : status;
 }
 
+void device_warnings(const cli_args *args, const loaded *l)
+{
+    const char *text;
+    for (size_t k = 0; l->model && (text = pm_model_device_warning(l->model, k)) != NULL; k++)
+        if (!args->quiet) say_warning("%s", text);
+}
+
 pm_status loaded_session(const cli_args *args, loaded *l)
 {
     if (say_wanted(args)) {
@@ -43,7 +61,12 @@ pm_status loaded_session(const cli_args *args, loaded *l)
         if (status != PM_OK) return status;
         say("KV cache: %s for a context of %d tokens", show_mib(kv_bytes), (int)n_ctx);
     }
-    return pm_session_create(l->model, args->options, &l->session);
+    pm_status status = pm_session_create(l->model, args->options, &l->session);
+    if (status != PM_OK) return status;
+    device_warnings(args, l);
+    const char *text = pm_session_prepared(l->session);
+    if (args->verbose && !args->quiet && *text) say("%s", text);
+    return PM_OK;
 }
 
 void loaded_free(loaded *l)

@@ -34,6 +34,14 @@ static void model_folders(char *folders[N_FOLDERS])
                         : NULL;
 }
 
+char *cache_folder(void)
+{
+    const char *home = environment("HOME"), *cache = environment("XDG_CACHE_HOME");
+    // The XDG specification: a relative path is to be ignored.
+    if (cache && *cache == '/') return joined(cache, "pumice", "");
+    return home ? joined(home, ".cache/pumice", "") : NULL;
+}
+
 static void free_folders(char *folders[N_FOLDERS])
 {
     for (int k = 0; k < N_FOLDERS; k++) free(folders[k]);

@@ -32,6 +32,10 @@ struct generation {
     size_t cap_logprobs;
     bool want_logprobs;
 
+    enum { AHEAD_UNTRIED, AHEAD_RUNS, AHEAD_OFF } ahead;
+    bool chosen; // the next token is known without logits
+    int32_t choice;
+
     double started, first_token;
     generation_times times;
 };
@@ -97,6 +101,9 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
         generation_close(g);
         return status;
     }
+    // Log-probabilities and grammars want all logits; so does whatever is not the most likely
+    // token.
+    if (g->want_logprobs || g->grammar || !sampler_is_argmax(g->sampler)) g->ahead = AHEAD_OFF;
     memcpy(g->prompt, prompt, n_prompt * sizeof *prompt);
     for (size_t i = 0; i < n_prompt; i++) sampler_accept(g->sampler, prompt[i]);
     g->n_cached = session_reuse(s, prompt, n_prompt);
@@ -107,6 +114,7 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
 void generation_close(generation *g)
 {
     if (!g) return;
+    if (g->ahead == AHEAD_RUNS) session_ahead_end(g->s);
     text_ids_free(&g->markers);
     grammar_run_close(g->grammar);
     free(g->masked);
@@ -142,11 +150,33 @@ static pm_status keep_logprobs(generation *g, const float *logits, int32_t id)
     return PM_OK;
 }
 
+// Evaluates the last token where the device decodes ahead of the host: then g->chosen.
+static pm_status follow(generation *g, int32_t last)
+{
+    pm_status status = PM_OK;
+    bool runs = true, certain = false;
+    if (g->ahead == AHEAD_UNTRIED) {
+        uint64_t most =
+            g->max_tokens < 0 ? UINT64_MAX : (uint64_t)g->max_tokens - (uint64_t)g->tokens.n;
+        status = session_ahead_begin(g->s, last, most, &runs);
+        g->ahead = status == PM_OK && runs ? AHEAD_RUNS : AHEAD_OFF;
+    }
+    if (status != PM_OK || !runs) return status;
+    status = session_ahead_next(g->s, &g->choice, &certain);
+    g->chosen = certain;
+    if (!certain) g->ahead = AHEAD_OFF;
+    return status;
+}
+
 // Brings the session to where the next token can be drawn: the prompt's rest, or the last token.
 static pm_status advance(generation *g)
 {
+    g->chosen = false;
     if (g->tokens.n > 0) {
-        return session_eval(g->s, &g->tokens.ids[g->tokens.n - 1], 1, false);
+        int32_t last = g->tokens.ids[g->tokens.n - 1];
+        pm_status followed = g->ahead == AHEAD_OFF ? PM_OK : follow(g, last);
+        if (followed != PM_OK || g->chosen) return followed;
+        return session_eval(g->s, &last, 1, false);
     }
     double before = os_seconds();
     pm_status status =
@@ -158,6 +188,9 @@ static pm_status advance(generation *g)
 static pm_status finish(generation *g, generation_end end)
 {
     g->end = end;
+    if (g->ahead == AHEAD_RUNS)
+        session_ahead_end(g->s); // what was computed beyond the end is dropped
+    g->ahead = AHEAD_OFF;
     if (g->first_token > 0) g->times.generate_s = os_seconds() - g->first_token;
     return stream_end(&g->text);
 }
@@ -231,9 +264,10 @@ static pm_status follow_grammar(generation *g, int32_t id)
 static pm_status draw(generation *g)
 {
     const float *logits = session_logits(g->s, 0);
-    int32_t id = 0;
+    int32_t id = g->choice;
     bool complete = false;
-    pm_status status = pick(g, logits, &id, &complete);
+    pm_status status = PM_OK;
+    if (!g->chosen) status = pick(g, logits, &id, &complete);
     if (status != PM_OK) return error_in(status, "position %" PRIu32, session_n_past(g->s));
     if (g->first_token == 0) {
         g->first_token = os_seconds();
@@ -266,6 +300,8 @@ pm_status generation_next(generation *g, const char **text, size_t *n, bool *don
         }
     }
     if (status != PM_OK) {
+        if (g->ahead == AHEAD_RUNS) session_ahead_end(g->s);
+        g->ahead = AHEAD_OFF;
         g->end = GENERATION_FAILED;
         return status;
     }

@@ -10,11 +10,6 @@ static double mib(uint64_t bytes)
     return (double)bytes / (1024.0 * 1024.0);
 }
 
-static uint64_t tensor_bytes(const model *m, uint32_t i)
-{
-    return m->tensors[i].rows * m->tensors[i].row_bytes;
-}
-
 // Does a GPU with layers [first_layer, ...) need tensor i? As weights_load decides it.
 static bool is_needed(const model *m, uint32_t i, uint32_t first_layer)
 {
@@ -24,20 +19,40 @@ static bool is_needed(const model *m, uint32_t i, uint32_t first_layer)
     return !before || first_layer == 0 || (int)i == m->output.tensor;
 }
 
+static uint64_t cache_bytes(const model *m, const plan_options *session)
+{
+    uint64_t bytes = 0;
+    plan_kv_bytes(m, session->n_ctx, session->n_slots, session->kv_type, &bytes);
+    if (session->kv_type == QUANT_Q8_0)
+        bytes = bytes / (m->head_dim / QUANT_Q8_VALUES * QUANT_Q8_BYTES) *
+                exec_gpu_q8_row_bytes(m->head_dim);
+    return bytes;
+}
+
+// Row buffers, once in f32 and once in q8 (plan/build.c has the list), logits and picks, two tables
+// of rotations with the weights of per-head norms behind them, partial results of attention.
+static uint64_t buffer_bytes(const model *m, const plan_options *session)
+{
+    enum { SPLITS = 32, ALIGN = 512, MOST_BUFFERS = 32 };
+    uint64_t n_att = (uint64_t)m->n_head * m->head_dim, n_kv = (uint64_t)m->n_head_kv * m->head_dim;
+    uint64_t widths = 5 * (uint64_t)m->n_embd + 3 * n_att + 2 * n_kv + 3 * (uint64_t)m->n_ff;
+    uint64_t n_batch = session->n_batch, n_logits = session->n_logits ? session->n_logits : n_batch;
+    uint64_t logits = n_logits * (m->n_vocab * sizeof(float) + sizeof(plan_pick));
+    uint64_t rotations =
+        2 * (uint64_t)session->n_ctx * m->rope.n_rot + 3 * 2 * (uint64_t)m->n_layer * m->head_dim;
+    uint64_t rows = PLAN_MATVEC_ROWS * SPLITS > n_batch ? PLAN_MATVEC_ROWS * SPLITS : n_batch;
+    uint64_t parts = rows * m->n_head * (m->head_dim + 4) + n_batch * n_att;
+    return sizeof(float) * (widths * n_batch + rotations + parts) + logits + sizeof(plan_step) +
+           ALIGN * (MOST_BUFFERS + 2 * (uint64_t)m->n_layer);
+}
+
 placement_need placement_needs(const model *m, const plan_options *session, uint32_t first_layer)
 {
     placement_need need = {0};
     for (uint32_t i = 0; i < m->n_tensors; i++)
-        if (is_needed(m, i, first_layer)) need.weights += tensor_bytes(m, i);
-    uint64_t kv_all = 0;
-    plan_kv_bytes(m, session->n_ctx, session->n_slots, session->kv_type, &kv_all);
-    need.kv = kv_all / m->n_layer * (m->n_layer - first_layer);
-    // Row buffers, once in f32 and once in q8 (plan/build.c has the list), logits, rotations.
-    uint64_t n_att = (uint64_t)m->n_head * m->head_dim, n_kv = (uint64_t)m->n_head_kv * m->head_dim;
-    uint64_t widths = 5 * (uint64_t)m->n_embd + 3 * n_att + 2 * n_kv + 3 * (uint64_t)m->n_ff;
-    uint64_t n_logits = session->n_logits ? session->n_logits : session->n_batch;
-    need.buffers = 4 * (widths * session->n_batch + n_logits * m->n_vocab +
-                        (uint64_t)session->n_ctx * m->rope.n_rot);
+        if (is_needed(m, i, first_layer)) need.weights += exec_gpu_tensor_bytes(&m->tensors[i]);
+    need.kv = cache_bytes(m, session) / m->n_layer * (m->n_layer - first_layer);
+    need.buffers = buffer_bytes(m, session);
     need.total = need.weights + need.kv + need.buffers;
     return need;
 }

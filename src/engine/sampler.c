@@ -74,6 +74,11 @@ static bool penalties_on(const sampler *s)
            (p->repeat_penalty != 1 || p->presence_penalty != 0 || p->frequency_penalty != 0);
 }
 
+bool sampler_is_argmax(const sampler *s)
+{
+    return s->p.temp == 0 && s->p.n_biases == 0 && !penalties_on(s);
+}
+
 void sampler_describe(const sampler *s, buf *out)
 {
     const sampler_params *p = &s->p;

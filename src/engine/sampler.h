@@ -43,6 +43,9 @@ bool sampler_is_greedy(const sampler *s); // does it take the largest logit?
 // The effective order and values, one line.
 void sampler_describe(const sampler *s, buf *out);
 
+// Is every draw the most likely token of the logits as they are?
+bool sampler_is_argmax(const sampler *s);
+
 // A token of the text, the prompt's too. Running out of memory (a window of all tokens) is
 // remembered, and sampler_sample fails.
 void sampler_accept(sampler *s, int32_t id);

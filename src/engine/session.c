@@ -34,6 +34,10 @@ struct session {
     float *hidden;   // [n_layer + 1][n_embd], NULL: not kept
     bool hidden_valid;
 
+    bool ahead;          // decodes ahead
+    int32_t ahead_id;    // the token whose row is told next
+    uint64_t ahead_left; // rows that will be told
+
     session_clock *clock; // NULL: ops are not timed
     double *op_seconds;   // [most ops of a plan] with a clock
 
@@ -99,6 +103,7 @@ pm_status session_open(const weights *w, const plan_options *options, session **
 void session_close(session *s)
 {
     if (!s) return;
+    session_ahead_end(s);
     for (uint32_t i = 0; i < s->n_segments; i++) s->segments[i].kind->close(s->segments[i].state);
     plan_set_free(s->plan);
     free(s->tokens);
@@ -132,6 +137,14 @@ uint32_t session_n_past(const session *s)
 const int32_t *session_tokens(const session *s)
 {
     return s->tokens;
+}
+
+const char *session_prepared(const session *s)
+{
+    for (uint32_t i = 0; i < s->n_segments; i++)
+        if (s->segments[i].kind->prepared)
+            return s->segments[i].kind->prepared(s->segments[i].state);
+    return "";
 }
 
 // ---- one step ---------------------------------------------------------------------------------
@@ -348,6 +361,7 @@ static pm_status eval_chunks(session *s, const int32_t *ids, size_t n, bool all)
 
 pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
 {
+    session_ahead_end(s);
     s->interrupted = false;
     pm_status status = check_tokens(s, ids, n);
     if (status != PM_OK || n == 0) return status;
@@ -366,6 +380,60 @@ pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
     return PM_OK;
 }
 
+// ---- ahead of the host ------------------------------------------------------------------------
+
+pm_status session_ahead_begin(session *s, int32_t id, uint64_t most, bool *begun)
+{
+    const segment *seg = &s->segments[0];
+    *begun = false;
+    session_ahead_end(s);
+    if (s->n_segments != 1 || !seg->kind->can_ahead || !seg->kind->can_ahead(seg->state) ||
+        s->hidden || s->clock || most == 0)
+        return PM_OK;
+    pm_status status = check_tokens(s, &id, 1);
+    if (status != PM_OK) return status;
+    uint32_t room = s->plan->n_ctx - s->n_past;
+    s->ahead_left = most < room ? most : room;
+    s->ahead_id = id;
+    s->interrupted = false;
+    s->n_logits = 0;
+    s->hidden_valid = false;
+    fill_step(s, &id, 1, true, false);
+    const plan *p = plan_for_rows(s->plan, 1);
+    status =
+        seg->kind->ahead_begin(seg->state, p, 0, step_end(s, p), &s->step, (uint32_t)s->ahead_left);
+    *begun = s->ahead = status == PM_OK;
+    return status;
+}
+
+pm_status session_ahead_next(session *s, int32_t *id, bool *certain)
+{
+    const segment *seg = &s->segments[0];
+    exec_choice choice = {0};
+    pm_status status = PM_OK;
+    *certain = false;
+    if (!s->ahead) return PM_OK; // something else was called for the session
+    if (atomic_exchange(&s->interrupt, false)) {
+        s->interrupted = true;
+        status = error_set(PM_ERROR_RUN, "interrupted at position %" PRIu32, s->n_past);
+    }
+    if (status == PM_OK) status = seg->kind->ahead_next(seg->state, &choice);
+    *certain = status == PM_OK && choice.certain;
+    if (*certain) {
+        s->tokens[s->n_past++] = s->ahead_id;
+        *id = s->ahead_id = choice.id;
+        s->ahead_left--;
+    }
+    if (!*certain || s->ahead_left == 0) session_ahead_end(s);
+    return status;
+}
+
+void session_ahead_end(session *s)
+{
+    if (s->ahead) s->segments[0].kind->ahead_end(s->segments[0].state);
+    s->ahead = false;
+}
+
 const float *session_logits(const session *s, size_t index)
 {
     return index < s->n_logits ? s->logits + index * s->plan->n_vocab : NULL;
@@ -374,6 +442,7 @@ const float *session_logits(const session *s, size_t index)
 void session_rewind(session *s, uint32_t n_past)
 {
     assert(n_past <= s->n_past);
+    session_ahead_end(s);
     s->n_past = n_past;
     s->n_logits = 0;
     s->hidden_valid = false;

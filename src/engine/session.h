@@ -23,6 +23,9 @@ uint32_t session_n_ctx(const session *s);
 uint32_t session_n_past(const session *s);
 const int32_t *session_tokens(const session *s); // [n_past]
 
+// What opening took, for people; "" where there is nothing to tell.
+const char *session_prepared(const session *s);
+
 // Appends n tokens in chunks of at most n_batch rows. Logits: of the last token, or with `all` of
 // each. PM_ERROR_USAGE: an id outside the vocabulary, or more tokens than the context holds.
 // PM_ERROR_RUN: interrupted, or logits that are no numbers (the message names the position). After
@@ -30,6 +33,19 @@ const int32_t *session_tokens(const session *s); // [n_past]
 pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all);
 // Logits [n_vocab] of row `index` of the last eval; NULL: there are none.
 const float *session_logits(const session *s, size_t index);
+// Greedy decoding ahead of the host (exec.h): begins with the token after those that the session
+// holds. *begun: false where this session's executor can't, or something is kept that only
+// session_eval keeps. At most `most` tokens are evaluated.
+pm_status session_ahead_begin(session *s, int32_t id, uint64_t most, bool *begun);
+// The token is part of the session now, and *id is what its logits choose: the next token. No
+// logits are kept. *certain false: not all logits were finite, or something else was called for
+// the session; the token is not part of it, and decoding ahead has ended: session_eval does it as
+// usual. Ends also after `most`
+// tokens, when the context is full, and with any failure (then as session_eval).
+pm_status session_ahead_next(session *s, int32_t *id, bool *certain);
+// Whatever is called for the session ends it too.
+void session_ahead_end(session *s);
+
 // Forgets the tokens from n_past on (at most session_n_past), and all logits.
 void session_rewind(session *s, uint32_t n_past);
 // Keeps of a prompt what the cache holds already and rewinds to it; at least the last token is left

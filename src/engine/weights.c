@@ -112,3 +112,16 @@ void weights_unload(weights *w)
     }
     free(w);
 }
+
+const char *weights_warning(const weights *w, size_t index)
+{
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        const weights_part *part = &w->parts[i];
+        const char *text = "";
+        for (uint32_t k = 0; part->kind->warning && text; k++) {
+            text = part->kind->warning(part->loaded, k);
+            if (text && index-- == 0) return text;
+        }
+    }
+    return NULL;
+}

@@ -28,5 +28,8 @@ typedef struct weights {
 pm_status weights_load(const model *m, const weights_part *parts, uint32_t n_parts, weights **out);
 void weights_settle(weights *w); // see exec_kind
 void weights_unload(weights *w); // accepts NULL
+// What users should see of the devices (exec.h); opening sessions can add to it. NULL past the
+// last.
+const char *weights_warning(const weights *w, size_t index);
 
 #endif

@@ -27,3 +27,17 @@ pm_status exec_device_find(const exec_gpu *options, exec_device *out)
     return error_set(PM_ERROR_DEVICE, "no Vulkan device support in this build");
 #endif
 }
+
+uint64_t exec_gpu_tensor_bytes(const plan_tensor *t)
+{
+#ifdef PUMICE_VULKAN
+    return vk_tensor_bytes(t);
+#else
+    return t->rows * t->row_bytes;
+#endif
+}
+
+uint64_t exec_gpu_q8_row_bytes(uint32_t n)
+{
+    return n + ((uint64_t)n / 32 + 3) / 4 * 16; // quants, then scales as f32
+}

@@ -47,6 +47,11 @@ typedef struct exec_device {
 // PM_ERROR_USAGE for options that no device can have. options may be NULL.
 pm_status exec_devices(const exec_gpu *options, exec_device **list, size_t *n, const char **why);
 
+// What a GPU has to hold for a tensor, and for a row of n values of a q8_0 cache: formats lie
+// there in a layout of their own. Alignment is counted.
+uint64_t exec_gpu_tensor_bytes(const plan_tensor *t);
+uint64_t exec_gpu_q8_row_bytes(uint32_t n);
+
 // The device that a selector means (see exec_gpu.selector; NULL: the best that is no software
 // driver). PM_ERROR_DEVICE: none such; the message lists what exists.
 pm_status exec_device_find(const exec_gpu *options, exec_device *out);

@@ -29,10 +29,14 @@ typedef struct exec_gpu {
     uint64_t max_alloc;    // bytes of one allocation; 0: the device's
     uint64_t max_binding;  // bytes of one storage binding; 0: the device's
     double max_submit_ms;  // of one submission; 0: by device type
-    int fail_alloc;        // faults for tests: the n-th allocation fails,
-    int fail_pipeline;     // the n-th pipeline can't be made,
-    int lose_at_submit;    // the device is lost at the n-th submission,
-    int skip_barrier;      // the n-th barrier is left out; 0: never
+    bool prepare; // all kernels are made and tested when a state is opened, as users want it; else
+                  // each is made when it is first used
+    int ahead;    // rows in work beyond the one that the host waits for; 0: by device
+    const char *wrong_kernel; // faults for tests: this kernel computes something else,
+    int fail_alloc;           // the n-th allocation fails,
+    int fail_pipeline;        // the n-th pipeline can't be made,
+    int lose_at_submit;       // the device is lost at the n-th submission,
+    int skip_barrier;         // the n-th barrier is left out; 0: never
 } exec_gpu;
 
 typedef struct exec_params {
@@ -42,6 +46,12 @@ typedef struct exec_params {
     const plan_set *layout; // a plan of this model, whose ops say which tensors are used together
                             // and in which order; NULL: not known. Needed only during load.
 } exec_params;
+
+// What an executor that decodes ahead has chosen.
+typedef struct exec_choice {
+    int32_t id;   // arg max of the row's logits, the lowest id among equals
+    bool certain; // all logits were finite
+} exec_choice;
 
 typedef struct exec_weights exec_weights; // immutable, shared between threads
 typedef struct exec exec;                 // one thread at a time
@@ -71,18 +81,38 @@ typedef struct exec_kind {
     uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
     const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"
     bool (*prefers_q8)(const exec_weights *w);       // is act=q8 what suits it?
+    // Optional. The i-th thing that users should see (a kernel that had to be replaced by a simpler
+    // one); NULL past the last. Opening states can add to them; texts live as long as the weights.
+    const char *(*warning)(const exec_weights *w, uint32_t i);
 
     // A session's state for the ops that exec_has_op says. Fails with PM_ERROR_FILE or
     // PM_ERROR_DEVICE where an op can't be run. The set outlives the state. Buffers start zeroed.
     pm_status (*open)(exec_weights *w, const plan_set *set, uint32_t first_layer,
                       uint32_t end_layer, bool outer, exec **out);
     void (*close)(exec *e);
+    // Optional. What opening took, for people: "41 kernels, 41 of them made in 0.52 s".
+    const char *(*prepared)(const exec *e);
     // Runs ops [first, first + count) of the plan for the step's rows; returns when results can be
     // read. n_rows of the step is at most p->max_rows.
     pm_status (*run)(exec *e, const plan *p, uint32_t first, uint32_t count, const plan_step *step);
     // Bytes [offset, offset + n) of a buffer. q8 rows and the cache in their stored form.
     pm_status (*read)(exec *e, int buffer, uint64_t offset, void *dst, uint64_t n);
     pm_status (*write)(exec *e, int buffer, uint64_t offset, const void *src, uint64_t n);
+
+    // Optional: greedy decoding ahead of the host. ahead_begin takes a step of one row and runs ops
+    // [first, first + count), which end with LOGITS, for it and then, without being asked, for the
+    // row after: its token is the arg max of the logits, its position one further; and so on, for
+    // n_steps rows in all. ahead_next waits for one row after the other and tells what its logits
+    // chose. ahead_end, due after a begin whatever followed, waits for the rows that are still in
+    // work and forgets them: what they wrote lies at positions behind the last row that was told,
+    // where it is never read and will be written again. In between nothing else may be called for
+    // this state but close.
+    pm_status (*ahead_begin)(exec *e, const plan *p, uint32_t first, uint32_t count,
+                             const plan_step *step, uint32_t n_steps);
+    pm_status (*ahead_next)(exec *e, exec_choice *choice);
+    void (*ahead_end)(exec *e);
+    // Optional. Would ahead_begin do it for this state?
+    bool (*can_ahead)(const exec *e);
 
     // Optional. As run; seconds[i] is what op first + i took by the device's own clock. Time stamps
     // are masked to their valid bits, differences taken modulo these bits (so that a counter that

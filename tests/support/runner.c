@@ -20,8 +20,8 @@ static void source_drop(void *arg, uint32_t tensor, uint64_t offset, uint64_t n)
     gguf_drop(m->file, m->file_tensors[tensor], offset, n);
 }
 
-void runner_open(runner *r, const char *path, const exec_kind *kind, const exec_params *params,
-                 const plan_options *options)
+pm_status runner_try(runner *r, const char *path, const exec_kind *kind, const exec_params *params,
+                     const plan_options *options)
 {
     *r = (runner){.kind = kind};
     model_options open_options = {0};
@@ -35,9 +35,17 @@ void runner_open(runner *r, const char *path, const exec_kind *kind, const exec_
         .arg = r->model, .map = source_map, .read = source_read, .drop = source_drop};
     exec_params as_a_session = *params; // which tells what lies together
     if (!as_a_session.layout) as_a_session.layout = r->set;
-    assert_ok(kind->load(&as_a_session, r->model->tensors, n, wanted, &source, &r->weights));
+    pm_status status =
+        kind->load(&as_a_session, r->model->tensors, n, wanted, &source, &r->weights);
     free(wanted);
-    assert_ok(kind->open(r->weights, r->set, 0, r->model->n_layer, true, &r->exec));
+    if (status != PM_OK) return status;
+    return kind->open(r->weights, r->set, 0, r->model->n_layer, true, &r->exec);
+}
+
+void runner_open(runner *r, const char *path, const exec_kind *kind, const exec_params *params,
+                 const plan_options *options)
+{
+    assert_ok(runner_try(r, path, kind, params, options));
 }
 
 void runner_close(runner *r)

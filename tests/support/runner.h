@@ -20,6 +20,9 @@ typedef struct runner {
 // Opens the model with an executor of kind; fails the running test when that can't be done.
 void runner_open(runner *r, const char *path, const exec_kind *kind, const exec_params *params,
                  const plan_options *options);
+// The same; a status where the executor fails. What was opened is released with runner_close.
+pm_status runner_try(runner *r, const char *path, const exec_kind *kind, const exec_params *params,
+                     const plan_options *options);
 void runner_close(runner *r);
 void runner_reset(runner *r); // position 0 again
 // Appends n ids in chunks of at most n_batch. logits: [n][n_vocab] or NULL. hidden: [n_layer +

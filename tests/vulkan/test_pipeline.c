@@ -35,7 +35,10 @@ static void r22_on_several_threads(void **state)
     vk_device *d = vulkan_open(NULL);
     vk_pipeline_key keys[N];
     for (uint32_t i = 0; i < N; i++) keys[i] = key_of("add", 1 + i);
-    assert_ok(vk_pipelines_make(d, keys, N));
+    vk_keys list = {keys, N, N};
+    size_t n_made = 0;
+    assert_ok(vk_pipelines_make(d, &list, &n_made));
+    assert_int_equal(n_made, N);
     int made = atomic_load(&d->n_pipelines_made);
     assert_true(made >= N);
     VkPipeline pipelines[N];
@@ -43,8 +46,9 @@ static void r22_on_several_threads(void **state)
         assert_ok(vk_pipeline_get(d, &keys[i], &pipelines[i]));
         for (uint32_t j = 0; j < i; j++) assert_true(pipelines[i] != pipelines[j]);
     }
-    assert_ok(vk_pipelines_make(d, keys, N));
-    assert_ok(vk_pipelines_make(d, keys, 0));
+    assert_ok(vk_pipelines_make(d, &list, &n_made));
+    assert_int_equal(n_made, 0);
+    assert_ok(vk_pipelines_make(d, &(vk_keys){0}, NULL));
     assert_int_equal(atomic_load(&d->n_pipelines_made), made);
     vk_device_close(d);
 }
@@ -57,10 +61,13 @@ static void r19_failing(void **state)
         vk_device *d = vulkan_open(&(exec_gpu){.fail_pipeline = n});
         vk_pipeline_key keys[N];
         for (uint32_t i = 0; i < N; i++) keys[i] = key_of("add", 8 * (i + 1));
-        assert_int_equal(vk_pipelines_make(d, keys, N), PM_ERROR_DEVICE);
+        vk_keys list = {keys, N, N};
+        assert_int_equal(vk_pipelines_make(d, &list, NULL), PM_ERROR_DEVICE);
         assert_non_null(strstr(error_message(), d->title));
         assert_non_null(strstr(error_message(), "kernel 'add'"));
-        assert_ok(vk_pipelines_make(d, keys, N)); // only that one failed
+        assert_true(vk_shader_is_bad(d, keys[0].shader));
+        assert_int_equal(vk_n_bad(d), 1);
+        assert_ok(vk_pipelines_make(d, &list, NULL)); // only that one failed
         vk_device_close(d);
     }
 }

@@ -197,6 +197,7 @@ static pm_status open_device(vk_device *d)
     if (status != PM_OK) return status;
     if (!(d->lock = os_mutex_create())) return error_memory("a lock", 0);
     status = create_device(d);
+    if (status == PM_OK) status = vk_kernels_create(d);
     if (status == PM_OK) status = create_layouts(d);
     if (status == PM_OK) status = vk_transfer_create(d);
     if (status == PM_OK) status = vk_pipelines_create(d);
@@ -209,9 +210,15 @@ pm_status vk_device_open(const exec_gpu *options, vk_device **out)
     vk_device *d = calloc(1, sizeof *d);
     if (!d) return error_memory("a device", sizeof *d);
     if (options) d->options = *options;
-    pm_status status = open_device(d);
+    atomic_store(&d->pace, 1.0);
+    const char *folder = d->options.cache_dir, *wrong = d->options.wrong_kernel;
+    snprintf(d->wrong_kernel, sizeof d->wrong_kernel, "%s", wrong ? wrong : "");
+    if (folder) d->cache_dir = strdup(folder);
+    pm_status status =
+        folder && !d->cache_dir ? error_memory("a path", strlen(folder)) : open_device(d);
     // The caller's texts may go away.
-    d->options.selector = d->options.disable = d->options.cache_dir = NULL;
+    d->options.selector = d->options.disable = NULL;
+    d->options.cache_dir = d->options.wrong_kernel = NULL;
     if (status == PM_OK) {
         *out = d;
         return PM_OK;
@@ -227,11 +234,13 @@ void vk_device_close(vk_device *d)
         vkDeviceWaitIdle(d->device); // a lost device answers at once
         vk_transfer_destroy(d);
         vk_pipelines_destroy(d);
+        vk_kernels_destroy(d);
         if (d->pipeline_layout) vkDestroyPipelineLayout(d->device, d->pipeline_layout, NULL);
         if (d->set_layout) vkDestroyDescriptorSetLayout(d->device, d->set_layout, NULL);
         vkDestroyDevice(d->device, NULL);
     }
     vk_instance_destroy(d->instance);
     os_mutex_destroy(d->lock);
+    free(d->cache_dir);
     free(d);
 }

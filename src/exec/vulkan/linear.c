@@ -72,18 +72,25 @@ static uint32_t power_below(uint32_t n)
     return p;
 }
 
-// "KERNEL_FORMAT[_dot][VARIANT]"; with 8-bit x and the int8 dot product where there is such a one.
-static const vk_shader *shader_for(const vk_device *d, const product *p, const char *name,
-                                   quant_type type, const char *variant)
+// "KERNEL_FORMAT[_dot][VARIANT]": the int8 dot product where it is wanted and there is such a one.
+// Kernels that this device can't make or gets wrong are passed over; the last resort may be one.
+static const vk_shader *shader_for(vk_device *d, const char *name, quant_type type, bool dot,
+                                   const char *variant)
 {
     char full[64];
     const vk_shader *shader = NULL;
-    if (p->act == PLAN_ACT_Q8 && d->features.int8_dot) {
+    if (dot) {
         snprintf(full, sizeof full, "%s_%s_dot%s", name, vk_format_name(type), variant);
         shader = vk_shader_named(full);
     }
+    if (shader && !vk_shader_is_bad(d, shader)) return shader;
     snprintf(full, sizeof full, "%s_%s%s", name, vk_format_name(type), variant);
-    return shader ? shader : vk_shader_named(full);
+    return vk_shader_named(full);
+}
+
+static bool wants_dot(const vk_device *d, const product *p)
+{
+    return p->act == PLAN_ACT_Q8 && d->features.int8_dot;
 }
 
 // Step rows that are computed at once: each costs registers.
@@ -93,28 +100,29 @@ static uint32_t rows_at_once(uint32_t n_rows)
     return n_rows >= 3 ? 4 : n_rows;
 }
 
-static kernel matrow_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+static kernel matrow_kernel(vk_device *d, const product *p, quant_type type, uint32_t n_rows)
 {
     uint32_t lanes = d->limits.subgroup_size, rows = power_below(d->profile->matvec_rows);
     if (p->l.gated && rows < 2) rows = 2;
     uint32_t n = rows_at_once(n_rows);
     // A workgroup is one subgroup: small tiles leave little over when two cores share them.
-    return (kernel){.shader = shader_for(d, p, "matrow", type, ""),
+    return (kernel){.shader = shader_for(d, "matrow", type, wants_dot(d, p), ""),
                     .spec = {lanes, lanes, lanes, rows, n},
                     .tile = p->l.gated ? lanes * rows / 2 : lanes * rows,
                     .n = n};
 }
 
-static kernel matvec_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+static kernel matvec_kernel(vk_device *d, const product *p, quant_type type, uint32_t n_rows,
+                            bool subgroup)
 {
     uint32_t w = power_below(d->profile->matvec_invocations);
     uint32_t rows = power_below(d->profile->matvec_rows), n = rows_at_once(n_rows);
-    uint32_t lanes = d->features.subgroup ? d->limits.subgroup_size : 16;
+    uint32_t lanes = subgroup ? d->limits.subgroup_size : 16;
     while (w > d->limits.max_invocations) w /= 2;
     if (w < lanes) w = lanes; // never above the limit
     if (p->l.gated && rows < 2) rows = 2;
     return (kernel){.shader =
-                        shader_for(d, p, "matvec", type, d->features.subgroup ? "" : "_shared"),
+                        shader_for(d, "matvec", type, wants_dot(d, p), subgroup ? "" : "_shared"),
                     .spec = {w, w, lanes, rows, n},
                     .tile = p->l.gated ? w / lanes * rows / 2 : w / lanes * rows,
                     .n = n};
@@ -128,15 +136,15 @@ static uint32_t matmat_shared(uint32_t rows, uint32_t cols, bool dot, bool q8_ou
 }
 
 // false: the device or the op is too small for it.
-static bool matmat_kernel(const vk_device *d, const product *p, quant_type type, uint32_t n_rows,
+static bool matmat_kernel(vk_device *d, const product *p, quant_type type, uint32_t n_rows,
                           kernel *out)
 {
     if (n_rows <= PLAN_MATVEC_ROWS || p->l.norm_in.tensor >= 0) return false;
     uint32_t rows = power_below(d->profile->matmat_rows), n = power_below(d->profile->matmat_cols);
     uint32_t least = p->q8_out ? 2 * QUANT_Q8_VALUES : 16; // gate and up rows of whole blocks
     if (rows < least) rows = least;
-    bool dot =
-        p->act == PLAN_ACT_Q8 && d->features.int8_dot && quant_format_of(type)->block_values > 1;
+    const vk_shader *shader = shader_for(d, "matmat", type, wants_dot(d, p), "");
+    bool dot = strstr(shader->name, "_dot") != NULL;
     while (rows / 4 * (n / 4) > d->limits.max_invocations ||
            matmat_shared(rows, n, dot, p->q8_out) > d->limits.max_shared) {
         uint32_t *larger = rows > n && rows > least ? &rows : &n;
@@ -144,24 +152,29 @@ static bool matmat_kernel(const vk_device *d, const product *p, quant_type type,
         if (*larger < 16) return false;
     }
     uint32_t w = rows / 4 * (n / 4);
-    *out = (kernel){.shader = shader_for(d, p, "matmat", type, ""),
-                    .spec = {w, w, rows, n, 0},
-                    .tile = p->l.gated ? rows / 2 : rows,
-                    .n = n};
+    *out = (kernel){
+        .shader = shader, .spec = {w, w, rows, n, 0}, .tile = p->l.gated ? rows / 2 : rows, .n = n};
     return true;
 }
 
-static kernel kernel_for(const vk_device *d, const product *p, quant_type type, uint32_t n_rows)
+// The fastest kernel for this product that is not known to be bad; each is simpler than the one
+// before, the last one needs nothing beyond the specification's minimum.
+static pm_status kernel_for(vk_device *d, const product *p, quant_type type, uint32_t n_rows,
+                            kernel *out)
 {
-    kernel k;
-    bool few_lanes = d->features.subgroup && d->limits.subgroup_size <= 16;
-    if (d->profile->lane_rows && few_lanes)
+    kernel k = {0};
+    bool subgroup = d->features.subgroup;
+    if (d->profile->lane_rows && subgroup && d->limits.subgroup_size <= 16)
         k = matrow_kernel(d, p, type, n_rows);
-    else if (!matmat_kernel(d, p, type, n_rows, &k))
-        k = matvec_kernel(d, p, type, n_rows);
+    if ((!k.shader || vk_shader_is_bad(d, k.shader)) && !matmat_kernel(d, p, type, n_rows, &k))
+        k.shader = NULL;
+    if (subgroup && (!k.shader || vk_shader_is_bad(d, k.shader)))
+        k = matvec_kernel(d, p, type, n_rows, true);
+    if (!k.shader || vk_shader_is_bad(d, k.shader)) k = matvec_kernel(d, p, type, n_rows, false);
+    if (vk_shader_is_bad(d, k.shader)) return vk_bad_shader(d, k.shader);
     if (p->q8_out && k.tile < QUANT_Q8_VALUES) k.tile = QUANT_Q8_VALUES;
-    assert(k.shader);
-    return k;
+    *out = k;
+    return PM_OK;
 }
 
 // ---- one dispatch -----------------------------------------------------------------------------
@@ -239,11 +252,42 @@ static void specialize_views(const exec *e, const product *p, uint32_t cols, uin
     spec[2] = p->q8_out;
 }
 
+static void move_range(vk_range *range, uint64_t bytes)
+{
+    range->offset += bytes;
+    range->bytes -= bytes;
+}
+
+// The dispatch, or its step rows in slices where all at once would take too long. Ranges begin at a
+// slice's first row: of 64 rows, so that they are aligned.
+static pm_status emit_slices(vk_recording *r, vk_dispatch *dispatch, struct push_linear *push,
+                             uint32_t rows_of_group, uint32_t flags)
+{
+    uint32_t n = push->n, slices = vk_recording_slices(r), first = push->first;
+    uint32_t rows = ((n + slices - 1) / slices + 63) / 64 * 64;
+    vk_range out = dispatch->bind[2].range, residual = dispatch->bind[3].range;
+    pm_status status = PM_OK;
+    if (slices == 1 || rows >= n) return vk_record(r, dispatch);
+    for (uint32_t at = 0; at < n && status == PM_OK; at += rows) {
+        push->first = first + at;
+        push->n = n - at < rows ? n - at : rows;
+        dispatch->groups[1] = (push->n + rows_of_group - 1) / rows_of_group;
+        dispatch->bind[2].range = out;
+        move_range(&dispatch->bind[2].range, 4 * (uint64_t)at * push->out_stride);
+        dispatch->bind[3].range = residual;
+        if (flags & PUSH_RESIDUAL)
+            move_range(&dispatch->bind[3].range, 4 * (uint64_t)at * push->residual_stride);
+        if (at > 0) status = vk_recording_cut(r);
+        if (status == PM_OK) status = vk_record(r, dispatch);
+    }
+    return status;
+}
+
 // parts: at most MAX_TOGETHER, in one range. n_rows: the most rows of a step.
 static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const part *parts,
                                uint32_t n_parts, uint32_t n_rows)
 {
-    const vk_device *d = e->device;
+    vk_device *d = e->device;
     const plan_tensor *t = &e->weights->tensors[p->l.weight[parts[0].weight].tensor];
     vk_planes row = vk_planes_of(t->type, t->cols);
     struct push_linear push = {
@@ -260,10 +304,11 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
     if (p->l.residual.buf >= 0) push.residual_stride = row_words(e, p->l.residual.buf);
     place_input(e, p, &push);
     vk_range vectors;
+    kernel k;
     pm_status status = place_vectors(e, p, parts, n_parts, &vectors, &push);
+    if (status == PM_OK) status = kernel_for(d, p, t->type, n_rows, &k);
     if (status != PM_OK) return status;
 
-    kernel k = kernel_for(d, p, t->type, n_rows);
     uint64_t tiles = 0;
     for (uint32_t i = 0; i < n_parts; i++) {
         uint32_t w = parts[i].weight;
@@ -293,7 +338,7 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
     dispatch.key.spec[9] = push.norm != PUSH_NONE;
     for (uint32_t i = 0; i < MAX_TOGETHER; i++) dispatch.key.spec[10] |= push.bias[i] != PUSH_NONE;
     dispatch.key.spec[11] = p->softcap > 0;
-    return vk_record(r, &dispatch);
+    return emit_slices(r, &dispatch, &push, k.n, flags);
 }
 
 // ---- an op ------------------------------------------------------------------------------------
@@ -469,6 +514,8 @@ static pm_status emit_rows(exec *e, vk_recording *r, const plan_op *op, plan_wei
     vk_planes row = vk_planes_of(t->type, t->cols);
     char name[64];
     snprintf(name, sizeof name, "embed_%s", vk_format_name(t->type));
+    const vk_shader *shader = vk_shader_named(name);
+    if (vk_shader_is_bad(e->device, shader)) return vk_bad_shader(e->device, shader);
     uint32_t n = vk_weight_pieces(e->weights, table, NULL, 0), w = 64;
     vk_piece *pieces = calloc(n, sizeof *pieces);
     if (!pieces) return error_memory("a recording", n * sizeof *pieces);
@@ -490,7 +537,7 @@ static pm_status emit_rows(exec *e, vk_recording *r, const plan_op *op, plan_wei
         uint32_t loads = (t->cols + 15) / 16; // at most: a load is one unit or two
         vk_dispatch dispatch = {
             .label = op->label,
-            .key = {.shader = vk_shader_named(name), .n_spec = 1, .spec = {w}},
+            .key = {.shader = shader, .n_spec = 1, .spec = {w}},
             .bind = {{.range = pieces[i].range, .reads = true},
                      {.range = rows_of(e, m->out.buf), .reads = by_position, .writes = true}},
             .push = &push,

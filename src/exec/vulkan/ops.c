@@ -63,8 +63,9 @@ static pm_status no_shader(const exec *e, const char *name)
 
 static pm_status set_shader(const exec *e, vk_dispatch *dispatch, const char *name)
 {
-    dispatch->key.shader = vk_shader_named(name);
-    return dispatch->key.shader ? PM_OK : no_shader(e, name);
+    const vk_shader *shader = dispatch->key.shader = vk_shader_named(name);
+    if (!shader) return no_shader(e, name);
+    return vk_shader_is_bad(e->device, shader) ? vk_bad_shader(e->device, shader) : PM_OK;
 }
 
 // ---- row by row -------------------------------------------------------------------------------
@@ -443,11 +444,15 @@ static pm_status emit_attend(exec *e, vk_recording *r, const plan_op *op, vk_ext
 
                                   .scale = a->scale,
                                   .softcap = a->softcap};
+    // An op that is too long by itself: rows in slices, each a submission.
+    uint32_t slices = vk_recording_slices(r), slice = (extent.n_rows + slices - 1) / slices;
+    if (slice < t.scratch.rows) t.scratch.rows = slice;
     pm_status status = PM_OK;
     for (uint32_t row = 0; row < extent.n_rows && status == PM_OK; row += t.scratch.rows) {
         t.push.first_row = row;
         t.push.n_rows = at_most(extent.n_rows - row, t.scratch.rows);
-        status = emit_some_rows(e, r, &t);
+        if (row > 0 && slices > 1) status = vk_recording_cut(r);
+        if (status == PM_OK) status = emit_some_rows(e, r, &t);
     }
     return status;
 }

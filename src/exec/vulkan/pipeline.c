@@ -14,6 +14,19 @@ const vk_shader *vk_shader_named(const char *name)
     return NULL;
 }
 
+const vk_shader *vk_shader_at(size_t i)
+{
+    return i < sizeof shader_table / sizeof shader_table[0] ? &shader_table[i] : NULL;
+}
+
+uint64_t vk_shaders_hash(void)
+{
+    uint64_t h = VK_HASH_START;
+    for (size_t i = 0; i < sizeof shader_table / sizeof shader_table[0]; i++)
+        h = vk_hash(h, shader_table[i].code, shader_table[i].bytes);
+    return h;
+}
+
 // ---- the table of pipelines -------------------------------------------------------------------
 
 typedef struct entry {
@@ -28,7 +41,6 @@ struct vk_pipelines {
     VkPipelineCache cache;
     _Atomic bool changed; // pipelines were made since the file was read or written
     size_t n_file;        // bytes of data in the file; 0: no good file is there
-    char *path;           // NULL: no file is kept
 };
 
 static bool same_key(const vk_pipeline_key *a, const vk_pipeline_key *b)
@@ -37,19 +49,10 @@ static bool same_key(const vk_pipeline_key *a, const vk_pipeline_key *b)
            !memcmp(a->spec, b->spec, a->n_spec * sizeof a->spec[0]);
 }
 
-// FNV-1a
-static uint64_t hash_bytes(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
-static const uint64_t hash_start = UINT64_C(0xcbf29ce484222325);
-
 static uint64_t hash_key(const vk_pipeline_key *key)
 {
-    uint64_t h = hash_bytes(hash_start, key->shader->name, strlen(key->shader->name));
-    return hash_bytes(h, key->spec, key->n_spec * sizeof key->spec[0]);
+    uint64_t h = vk_hash(VK_HASH_START, key->shader->name, strlen(key->shader->name));
+    return vk_hash(h, key->spec, key->n_spec * sizeof key->spec[0]);
 }
 
 // The key's entry, or the free one where it belongs.
@@ -77,9 +80,22 @@ static bool grow(vk_pipelines *p)
 
 static pm_status kernel_failed(vk_device *d, const vk_shader *shader, VkResult result)
 {
-    char what[120];
+    char what[120], why[80];
+    snprintf(why, sizeof why, "cannot be made: %s", vk_result_name(result));
+    if (result != VK_ERROR_DEVICE_LOST) vk_mark_bad(d, shader, why);
     snprintf(what, sizeof what, "kernel '%.80s' cannot be made", shader->name);
     return vk_fail(d, what, result);
+}
+
+// For tests of the self-test: right instructions for another computation. Sums become differences,
+// products sums.
+static void spoil(uint32_t *code, size_t n_words)
+{
+    enum { HEADER = 5, F_ADD = 129, F_SUB = 131, F_MUL = 133 };
+    for (size_t i = HEADER; i < n_words; i += code[i] >> 16) {
+        uint32_t op = code[i] & 0xffff, other = op == F_ADD ? F_SUB : op == F_MUL ? F_ADD : op;
+        code[i] = (code[i] & 0xffff0000u) | other;
+    }
 }
 
 static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
@@ -91,6 +107,7 @@ static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
     size_t bytes;
     pm_status status = vk_specialize(key, &words, &bytes);
     if (status != PM_OK) return status;
+    if (!strcmp(d->wrong_kernel, shader->name)) spoil(words, bytes / sizeof *words);
     VkShaderModuleCreateInfo code = {
         .sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
         .codeSize = bytes,
@@ -170,11 +187,26 @@ pm_status vk_pipeline_get(vk_device *d, const vk_pipeline_key *key, VkPipeline *
 
 enum { MAX_THREADS = 16, MESSAGE_BYTES = 1024 };
 
+pm_status vk_keys_add(vk_keys *list, const vk_pipeline_key *key)
+{
+    for (size_t i = 0; i < list->n; i++)
+        if (same_key(&list->keys[i], key)) return PM_OK;
+    if (list->n == list->cap) {
+        size_t cap = list->cap ? 2 * list->cap : 32;
+        vk_pipeline_key *more = realloc(list->keys, cap * sizeof *more);
+        if (!more) return error_memory("a list of kernels", cap * sizeof *more);
+        list->keys = more;
+        list->cap = cap;
+    }
+    list->keys[list->n++] = *key;
+    return PM_OK;
+}
+
 typedef struct job {
     vk_device *device;
     const vk_pipeline_key *keys;
     size_t n;
-    _Atomic size_t next;
+    _Atomic size_t next, n_made;
     os_mutex *lock; // guards what follows
     pm_status status;
     char message[MESSAGE_BYTES]; // messages are kept per thread, so it has to be carried over
@@ -185,8 +217,10 @@ static void work(void *arg)
     job *j = arg;
     size_t i;
     while ((i = atomic_fetch_add(&j->next, 1)) < j->n) {
+        if (look_up(j->device->pipelines, &j->keys[i])) continue;
         VkPipeline made;
         pm_status status = vk_pipeline_get(j->device, &j->keys[i], &made);
+        if (status == PM_OK) atomic_fetch_add(&j->n_made, 1);
         if (status == PM_OK) continue;
         os_mutex_lock(j->lock);
         if (j->status == PM_OK) {
@@ -198,9 +232,10 @@ static void work(void *arg)
     }
 }
 
-pm_status vk_pipelines_make(vk_device *d, const vk_pipeline_key *keys, size_t n)
+pm_status vk_pipelines_make(vk_device *d, const vk_keys *list, size_t *n_made)
 {
-    job j = {.device = d, .keys = keys, .n = n};
+    size_t n = list->n;
+    job j = {.device = d, .keys = list->keys, .n = n};
     if (!(j.lock = os_mutex_create())) return error_memory("a lock", 0);
     os_thread *threads[MAX_THREADS] = {NULL};
     size_t n_threads = (size_t)os_default_threads();
@@ -211,59 +246,11 @@ pm_status vk_pipelines_make(vk_device *d, const vk_pipeline_key *keys, size_t n)
     work(&j);
     for (size_t i = 1; i < MAX_THREADS; i++) os_thread_join(threads[i]);
     os_mutex_destroy(j.lock);
+    if (n_made) *n_made = atomic_load(&j.n_made);
     return j.status == PM_OK ? PM_OK : error_set(j.status, "%s", j.message);
 }
 
 // ---- the cache file ---------------------------------------------------------------------------
-
-// What is written before the driver's data. Every field must be what this device would write.
-typedef struct cache_header {
-    char magic[8];
-    uint32_t version, driver_version, vendor_id, device_id;
-    uint8_t device_uuid[VK_UUID_SIZE], cache_uuid[VK_UUID_SIZE];
-    uint64_t bytes, checksum; // of the data
-} cache_header;
-enum { CACHE_VERSION = 1, CACHE_MAX_BYTES = 256 << 20 };
-
-static cache_header header_for(const vk_device *d, const char *data, size_t n)
-{
-    cache_header h = {
-        .magic = "pumiceVK",
-        .version = CACHE_VERSION,
-        .driver_version = d->properties.driverVersion,
-        .vendor_id = d->properties.vendorID,
-        .device_id = d->properties.deviceID,
-        .bytes = n,
-        .checksum = hash_bytes(hash_start, data, n),
-    };
-    memcpy(h.device_uuid, d->probe.candidate.uuid, VK_UUID_SIZE);
-    memcpy(h.cache_uuid, d->properties.pipelineCacheUUID, VK_UUID_SIZE);
-    return h;
-}
-
-// The data in a cache file; NULL when the file is not exactly what this device wrote.
-static const char *checked_data(const vk_device *d, const char *file, size_t n, size_t *n_data)
-{
-    if (n < sizeof(cache_header)) return NULL;
-    const char *data = file + sizeof(cache_header);
-    *n_data = n - sizeof(cache_header);
-    cache_header want = header_for(d, data, *n_data);
-    return memcmp(file, &want, sizeof want) == 0 ? data : NULL;
-}
-
-static char *cache_path(const vk_device *d)
-{
-    const char *folder = d->options.cache_dir;
-    char uuid[37];
-    vk_uuid_text(d->properties.pipelineCacheUUID, uuid);
-    size_t n = strlen(folder) + 100;
-    char *path = malloc(n);
-    if (path) {
-        snprintf(path, n, "%s/vulkan-%08x-%08x-%s.cache", folder, d->properties.vendorID,
-                 d->properties.deviceID, uuid);
-    }
-    return path;
-}
 
 static VkResult create_cache(vk_device *d, const char *data, size_t n)
 {
@@ -283,54 +270,30 @@ pm_status vk_pipelines_create(vk_device *d)
     if (!p) return error_memory("the table of pipelines", sizeof *p);
     d->pipelines = p;
     if (!(p->lock = os_mutex_create())) return error_memory("a lock", 0);
-    char *file = NULL;
-    size_t n = 0, n_data = 0;
-    const char *data = NULL;
-    if (d->options.cache_dir && !(p->path = cache_path(d))) return error_memory("a path", 0);
-    if (p->path && os_file_exists(p->path) &&
-        os_read_whole(p->path, CACHE_MAX_BYTES, &file, &n) == PM_OK)
-        data = checked_data(d, file, n, &n_data);
-    if (data) p->n_file = n_data;
+    size_t n = 0;
+    char *data = vk_cache_read(d, "cache", &n);
+    if (data) p->n_file = n;
     atomic_store(&p->changed, !data); // a bad file is written anew
-    VkResult result = create_cache(d, data, data ? n_data : 0);
+    VkResult result = create_cache(d, data, n);
     if (result != VK_SUCCESS && data) result = create_cache(d, NULL, 0);
-    free(file);
+    free(data);
     return result == VK_SUCCESS ? PM_OK : vk_fail(d, "a pipeline cache", result);
-}
-
-// An unwritable folder costs only time at the next start.
-static pm_status write_file(const char *path, const char *folder, const cache_header *header,
-                            const char *data, size_t n)
-{
-    os_writer *w = NULL;
-    pm_status status = os_make_directory(folder);
-    if (status == PM_OK) status = os_writer_open(path, &w);
-    if (status != PM_OK) return status;
-    status = os_writer_write(w, header, sizeof *header);
-    if (status == PM_OK) status = os_writer_write(w, data, n);
-    if (status == PM_OK) return os_writer_commit(w);
-    os_writer_abort(w);
-    return status;
 }
 
 void vk_pipelines_save(vk_device *d)
 {
     vk_pipelines *p = d->pipelines;
-    if (!p->path || !atomic_exchange(&p->changed, false) || atomic_load(&d->lost)) return;
-    size_t n = 0;
-    if (vkGetPipelineCacheData(d->device, p->cache, &n, NULL) != VK_SUCCESS || n == 0 ||
-        n > CACHE_MAX_BYTES - sizeof(cache_header))
+    if (!p || !d->cache_dir || !atomic_exchange(&p->changed, false) || atomic_load(&d->lost))
         return;
+    size_t n = 0;
+    if (vkGetPipelineCacheData(d->device, p->cache, &n, NULL) != VK_SUCCESS || n == 0) return;
     // A good file is replaced by a fuller one. Some drivers add a bare header at every start.
     if (p->n_file > 0 && n <= p->n_file + sizeof(VkPipelineCacheHeaderVersionOne)) return;
-    char *data = malloc(n), *folder = strdup(p->path);
-    if (data && folder && vkGetPipelineCacheData(d->device, p->cache, &n, data) == VK_SUCCESS) {
-        *strrchr(folder, '/') = 0;
-        cache_header header = header_for(d, data, n);
-        if (write_file(p->path, folder, &header, data, n) == PM_OK) p->n_file = n;
-    }
+    char *data = malloc(n);
+    if (data && vkGetPipelineCacheData(d->device, p->cache, &n, data) == VK_SUCCESS &&
+        vk_cache_write(d, "cache", data, n))
+        p->n_file = n;
     free(data);
-    free(folder);
 }
 
 void vk_pipelines_destroy(vk_device *d)
@@ -342,7 +305,6 @@ void vk_pipelines_destroy(vk_device *d)
     if (p->cache) vkDestroyPipelineCache(d->device, p->cache, NULL);
     os_mutex_destroy(p->lock);
     free(p->table);
-    free(p->path);
     free(p);
     d->pipelines = NULL;
 }

@@ -16,6 +16,7 @@ static const struct {
     {"memory-budget", offsetof(vk_features, memory_budget)},
     {"timestamps", offsetof(vk_features, timestamps)},
     {"mapped", offsetof(vk_features, mapped)},
+    {"ahead", offsetof(vk_features, ahead)},
 };
 enum { N_FEATURES = sizeof feature_table / sizeof feature_table[0] };
 
@@ -48,6 +49,7 @@ vk_features vk_features_found(const vk_probe *p)
         .memory_budget = p->memory_budget,
         .timestamps = p->timestamp_bits > 0 && p->properties.limits.timestampPeriod > 0,
         .mapped = true,
+        .ahead = true,
     };
     return f;
 }

@@ -3,6 +3,7 @@
 #include "exec/vulkan/vk.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -24,16 +25,22 @@ struct vk_recording {
     uint32_t n_sets, sets_left;
     pending touched[MAX_PENDING];
     uint32_t n_touched;
-    double estimate_ms; // of the command buffer being recorded
+    vk_splitter splitter;
+    uint32_t slices;                // that the op being recorded is to be cut into
+    double estimate_ms, longest_ms; // of all ops; of one submission. Without the pace
+    double submitted;               // when the last run was, by os_seconds; 0: it was not alone
     bool timed;
     VkQueryPool queries; // [n_dispatches + 1] where timed
     uint32_t n_dispatches, cap;
     const char **labels;
     VkFence fences[MAX_RUNS]; // a ring: runs submitted, not waited for
     uint64_t n_submitted, n_waited;
+    vk_keys *keys; // where only these are wanted: there is no command buffer
 };
 
 enum { MAX_TIMED = 8192 };
+
+static double limit_ms(const vk_device *d);
 
 // ---- command buffers --------------------------------------------------------------------------
 
@@ -75,7 +82,6 @@ static pm_status begin_buffer(vk_recording *r)
             VK_ACCESS_SHADER_WRITE_BIT | VK_ACCESS_TRANSFER_WRITE_BIT,
             VK_PIPELINE_STAGE_COMPUTE_SHADER_BIT, shader_access);
     r->n_touched = 0;
-    r->estimate_ms = 0;
     return PM_OK;
 }
 
@@ -94,6 +100,8 @@ pm_status vk_recording_begin(vk_device *d, vk_range step, bool timed, vk_recordi
     if (!r) return error_memory("a recording", sizeof *r);
     r->device = d;
     r->step = step;
+    r->slices = 1;
+    r->splitter = (vk_splitter){.limit_ms = limit_ms(d), .pace = atomic_load(&d->pace)};
     r->timed = timed && d->features.timestamps;
     VkCommandPoolCreateInfo pool = {.sType = VK_STRUCTURE_TYPE_COMMAND_POOL_CREATE_INFO,
                                     .queueFamilyIndex = d->queue_family};
@@ -122,6 +130,17 @@ pm_status vk_recording_begin(vk_device *d, vk_range step, bool timed, vk_recordi
     else
         vk_recording_free(r);
     return status;
+}
+
+pm_status vk_recording_of_keys(vk_device *d, vk_keys *keys, vk_recording **out)
+{
+    vk_recording *r = calloc(1, sizeof *r);
+    if (!r) return error_memory("a recording", sizeof *r);
+    r->device = d;
+    r->slices = 1;
+    r->keys = keys;
+    *out = r;
+    return PM_OK;
 }
 
 void vk_recording_free(vk_recording *r)
@@ -216,6 +235,8 @@ static bool needs_barrier(const vk_recording *r, const vk_dispatch *dispatch)
     for (uint32_t i = 0; i < VK_N_STORAGE; i++) {
         const vk_binding *b = &dispatch->bind[i];
         if (!b->range.buffer) continue;
+        // every dispatch reads the step
+        if (b->writes && r->n_touched > 0 && overlap(b->range, r->step)) return true;
         for (uint32_t j = 0; j < r->n_touched; j++)
             if ((b->writes || r->touched[j].written) && overlap(b->range, r->touched[j].range))
                 return true;
@@ -245,6 +266,81 @@ static void order_after_earlier(vk_recording *r, const vk_dispatch *dispatch)
                 (pending){dispatch->bind[i].range, dispatch->bind[i].writes};
 }
 
+// ---- cuts -------------------------------------------------------------------------------------
+
+bool vk_split_before(vk_splitter *s, double estimated_ms)
+{
+    double ms = estimated_ms * s->pace;
+    bool cut = s->filled_ms > 0 && s->filled_ms + ms > s->limit_ms;
+    s->filled_ms = cut ? ms : s->filled_ms + ms;
+    return cut;
+}
+
+uint32_t vk_split_slices(const vk_splitter *s, double estimated_ms)
+{
+    double n = ceil(estimated_ms * s->pace / s->limit_ms);
+    return n > PLAN_MAX_ROWS ? PLAN_MAX_ROWS : n > 1 ? (uint32_t)n : 1;
+}
+
+double vk_pace_after(double pace, double estimated_ms, double measured_ms)
+{
+    double now = estimated_ms > 0 ? measured_ms / estimated_ms : pace;
+    if (!isfinite(now)) return pace;
+    now = fmin(fmax(now, 1e-3), 1e3);
+    return now > pace ? now : 0.75 * pace + 0.25 * now;
+}
+
+static double limit_ms(const vk_device *d)
+{
+    if (d->options.max_submit_ms > 0) return d->options.max_submit_ms;
+    return d->profile->watchdog ? 150 : 1e9;
+}
+
+pm_status vk_recording_cut(vk_recording *r)
+{
+    if (r->keys) return PM_OK;
+    pm_status status = end_buffer(r);
+    return status == PM_OK ? begin_buffer(r) : status;
+}
+
+pm_status vk_recording_may_cut(vk_recording *r, double estimated_ms)
+{
+    r->slices = 1;
+    if (r->keys) return PM_OK;
+    r->slices = vk_split_slices(&r->splitter, estimated_ms);
+    bool cut = vk_split_before(&r->splitter, estimated_ms);
+    r->estimate_ms += estimated_ms;
+    double filled = r->splitter.filled_ms / r->splitter.pace / r->slices;
+    if (filled > r->longest_ms) r->longest_ms = filled;
+    if (r->slices > 1) r->splitter.filled_ms /= r->slices; // what the last slice leaves
+    return cut ? vk_recording_cut(r) : PM_OK;
+}
+
+uint32_t vk_recording_slices(const vk_recording *r)
+{
+    return r->slices;
+}
+
+uint32_t vk_recording_n_submissions(const vk_recording *r)
+{
+    return r->n_buffers;
+}
+
+bool vk_recording_is_stale(const vk_recording *r)
+{
+    double pace = atomic_load(&r->device->pace);
+    return pace > 1.5 * r->splitter.pace && r->longest_ms * pace > limit_ms(r->device);
+}
+
+// What a run that had the queue for itself has taken; short ones say more about the queue.
+static void take_time(vk_recording *r)
+{
+    double ms = 1e3 * (os_seconds() - r->submitted);
+    if (r->submitted == 0 || r->estimate_ms < 1 || r->n_submitted != r->n_waited) return;
+    double pace = atomic_load(&r->device->pace);
+    atomic_store(&r->device->pace, vk_pace_after(pace, r->estimate_ms, ms));
+}
+
 // ---- recording --------------------------------------------------------------------------------
 
 static pm_status remember(vk_recording *r, const char *label)
@@ -266,6 +362,7 @@ pm_status vk_record(vk_recording *r, const vk_dispatch *dispatch)
     assert(dispatch->push_bytes <= VK_PUSH_BYTES);
     for (int i = 0; i < 3; i++)
         assert(dispatch->groups[i] > 0 && dispatch->groups[i] <= d->limits.max_groups[i]);
+    if (r->keys) return vk_keys_add(r->keys, &dispatch->key);
     VkPipeline pipeline;
     pm_status status = vk_pipeline_get(d, &dispatch->key, &pipeline);
     if (status == PM_OK) status = remember(r, dispatch->label);
@@ -281,19 +378,6 @@ pm_status vk_record(vk_recording *r, const vk_dispatch *dispatch)
     if (r->timed && r->n_dispatches <= MAX_TIMED)
         vkCmdWriteTimestamp(current(r), VK_PIPELINE_STAGE_BOTTOM_OF_PIPE_BIT, r->queries,
                             r->n_dispatches);
-    return PM_OK;
-}
-
-pm_status vk_recording_may_cut(vk_recording *r, double estimated_ms)
-{
-    double most = r->device->options.max_submit_ms;
-    if (most <= 0) most = r->device->profile->watchdog ? 150 : 1e9;
-    if (r->estimate_ms > 0 && r->estimate_ms + estimated_ms > most) {
-        pm_status status = end_buffer(r);
-        if (status == PM_OK) status = begin_buffer(r);
-        if (status != PM_OK) return status;
-    }
-    r->estimate_ms += estimated_ms;
     return PM_OK;
 }
 
@@ -326,7 +410,9 @@ pm_status vk_submit(vk_recording *r)
                              .pCommandBuffers = &r->buffers[i]};
         status = vk_queue_submit(r->device, &info, i + 1 == r->n_buffers ? fence : VK_NULL_HANDLE);
     }
+    bool alone = r->n_submitted == r->n_waited;
     if (status == PM_OK) r->n_submitted++;
+    r->submitted = alone ? os_seconds() : 0;
     return status;
 }
 
@@ -338,6 +424,7 @@ pm_status vk_wait(vk_recording *r)
     r->n_waited++; // also after a failure: it won't be waited for again
     pm_status status = vk_fence_wait(d, fence, "a step");
     if (status != PM_OK) return status;
+    take_time(r);
     VkResult result = vkResetFences(d->device, 1, &fence);
     return result == VK_SUCCESS ? PM_OK : vk_fail(d, "a fence", result);
 }

@@ -8,11 +8,16 @@
 //   transfer.c  upload, download, clear
 //   specialize.c  shader code for one set of constants
 //   pipeline.c  shaders that CMake embedded, pipelines, the cache file
+//   cache.c     files in the cache folder
+//   kernels.c   which kernels can't be used, which are tested; remarks for users
 //   arena.c     many ranges in few allocations
 //   record.c    dispatches into command buffers: descriptors, derived barriers, timestamps
 //   weights.c   the model's tensors, repacked into planes in arenas
 //   linear.c    LINEAR, LOGITS, EMBED, QUANTIZE as dispatches
 //   ops.c       the other operations as dispatches
+//   prepare.c   all kernels of a state: made, tested, replaced by simpler ones
+//   ahead.c     greedy decoding that does not wait for the host
+//   selftest.c  one small operation on the device and on the reference
 //   vulkan.c    the executor: states, recordings by bucket, steps, reads and writes
 #ifndef PUMICE_EXEC_VULKAN_VK_H
 #define PUMICE_EXEC_VULKAN_VK_H
@@ -103,6 +108,7 @@ typedef struct vk_features {
     bool memory_budget; // VK_EXT_memory_budget
     bool timestamps;
     bool mapped; // device memory is written by the host where it can be
+    bool ahead;  // greedy decoding does not wait for the host
 } vk_features;
 
 // Found on the device; then what of it is used. PM_ERROR_USAGE for an unknown name in
@@ -133,6 +139,7 @@ const vk_profile *vk_profile_for(const vk_probe *p);
 
 typedef struct vk_pipelines vk_pipelines;
 typedef struct vk_transfer vk_transfer;
+typedef struct vk_kernels vk_kernels;
 
 // Shared by the weights and states that use it; all but the marked fields are constant.
 typedef struct vk_device {
@@ -150,12 +157,16 @@ typedef struct vk_device {
     vk_features features;
     const vk_profile *profile;
     exec_gpu options; // texts not kept
+    char *cache_dir;  // NULL: no files are kept
+    char wrong_kernel[64];
     os_mutex *lock;
-    _Atomic bool lost;                                             // sticky
+    _Atomic double pace; // of submissions: measured over estimated time
+    _Atomic bool lost;   // sticky
     _Atomic int n_allocs, n_pipelines_made, n_submits, n_barriers; // for injected faults
     _Atomic uint64_t bytes_used, heap_used[VK_MAX_MEMORY_HEAPS];
     vk_transfer *transfer; // staging buffers and their commands
     vk_pipelines *pipelines;
+    vk_kernels *kernels; // what is known of them
     VkDescriptorSetLayout set_layout;
     VkPipelineLayout pipeline_layout;
 } vk_device;
@@ -169,7 +180,7 @@ const char *vk_result_name(VkResult result);
 // PM_ERROR_DEVICE once the device is lost, else PM_OK.
 pm_status vk_alive(vk_device *d);
 // vkQueueSubmit under the lock: counted, refused once the device is lost, lost where a test wants
-// it.
+// it. All submissions go through here. After a failure the device is idle.
 pm_status vk_queue_submit(vk_device *d, const VkSubmitInfo *submit, VkFence fence);
 pm_status vk_fence_wait(vk_device *d, VkFence fence, const char *what);
 // A memory barrier; left out where a test wants that one missing.
@@ -255,6 +266,8 @@ typedef struct vk_shader {
     size_t bytes;
 } vk_shader;
 const vk_shader *vk_shader_named(const char *name); // NULL: none such
+const vk_shader *vk_shader_at(size_t i);            // NULL past the last
+uint64_t vk_shaders_hash(void);                     // of all code
 
 typedef struct vk_pipeline_key {
     const vk_shader *shader;
@@ -267,10 +280,18 @@ typedef struct vk_pipeline_key {
 pm_status vk_specialize(const vk_pipeline_key *key, uint32_t **code, size_t *bytes);
 
 // The pipeline, made on first use and kept by the device. Thread-safe. PM_ERROR_DEVICE names the
-// kernel.
+// kernel, which is then not to be chosen any more (vk_shader_is_bad).
 pm_status vk_pipeline_get(vk_device *d, const vk_pipeline_key *key, VkPipeline *out);
-// Makes those of a list that aren't there yet, on several threads.
-pm_status vk_pipelines_make(vk_device *d, const vk_pipeline_key *keys, size_t n);
+
+// A list of keys, none twice. Zeroed: empty; `keys` is released with free.
+typedef struct vk_keys {
+    vk_pipeline_key *keys;
+    size_t n, cap;
+} vk_keys;
+pm_status vk_keys_add(vk_keys *list, const vk_pipeline_key *key);
+// Makes those of a list that aren't there yet, on several threads; *n_made (may be NULL): how many.
+pm_status vk_pipelines_make(vk_device *d, const vk_keys *list, size_t *n_made);
+
 // The cache file: read at device_open where it is this device's, whole and unchanged; written
 // (beside and renamed) by this when pipelines were made since. That it can't be written is no
 // error.
@@ -278,6 +299,40 @@ void vk_pipelines_save(vk_device *d);
 
 pm_status vk_pipelines_create(vk_device *d); // by device_open
 void vk_pipelines_destroy(vk_device *d);
+
+// ---- files in the cache folder (cache.c) ------------------------------------------------------
+
+#define VK_HASH_START UINT64_C(0xcbf29ce484222325)
+uint64_t vk_hash(uint64_t h, const void *bytes, size_t n);
+// What this device with this driver wrote, whole and unchanged, to be released with free; else
+// NULL. what: "cache", the name's end.
+char *vk_cache_read(const vk_device *d, const char *what, size_t *n);
+// Written beside and renamed. false: it could not be, which is no error.
+bool vk_cache_write(const vk_device *d, const char *what, const void *data, size_t n);
+
+// ---- what is known of kernels (kernels.c) ------------------------------------------------------
+
+// Kernels that this device can't make, or that its self-test found wrong: whoever chooses takes a
+// simpler one, or fails with vk_bad_shader's message. Thread-safe, all of these.
+void vk_mark_bad(vk_device *d, const vk_shader *shader, const char *why);
+bool vk_shader_is_bad(vk_device *d, const vk_shader *shader);
+uint32_t vk_n_bad(vk_device *d);
+pm_status vk_bad_shader(vk_device *d, const vk_shader *shader);
+
+// Kernels that the self-test found right, now or in an earlier run of this build (a file beside the
+// pipeline cache says so).
+bool vk_is_tested(vk_device *d, const vk_pipeline_key *key);
+void vk_set_tested(vk_device *d, const vk_pipeline_key *key);
+void vk_kernels_save(vk_device *d);
+
+// One warning for each bad kernel that there is none of yet: others have taken their places.
+void vk_warn_of_bad(vk_device *d);
+// What users should see of a device, in the order it came up; NULL past the last. A text stays as
+// long as the device.
+const char *vk_warning(vk_device *d, uint32_t i);
+
+pm_status vk_kernels_create(vk_device *d); // by device_open
+void vk_kernels_destroy(vk_device *d);
 
 // ---- recording --------------------------------------------------------------------------------
 
@@ -295,6 +350,19 @@ typedef struct vk_dispatch {
     uint32_t groups[3];
 } vk_dispatch;
 
+// Cuts a list of ops into submissions of at most limit_ms by estimates, which `pace` corrects:
+// measured over estimated time. Pure functions.
+typedef struct vk_splitter {
+    double limit_ms, pace, filled_ms;
+} vk_splitter;
+// Must the submission end before this op? Then the next one begins with it.
+bool vk_split_before(vk_splitter *s, double estimated_ms);
+// Slices of this op that keep the limit.
+uint32_t vk_split_slices(const vk_splitter *s, double estimated_ms);
+// The pace after a run of which both times are known: moves towards what was measured, upwards at
+// once.
+double vk_pace_after(double pace, double estimated_ms, double measured_ms);
+
 // A list of dispatches recorded once and submitted any number of times. Barriers follow from the
 // bindings: before a dispatch that overlaps what earlier ones wrote (or that writes what they
 // read) since the last barrier.
@@ -304,9 +372,19 @@ typedef struct vk_recording vk_recording;
 // dispatch where the device has them.
 pm_status vk_recording_begin(vk_device *d, vk_range step, bool timed, vk_recording **out);
 pm_status vk_record(vk_recording *r, const vk_dispatch *dispatch);
-// Where a submission may end: long recordings are cut here into several (R16, R17).
+// Before an op: where its estimate makes the submission too long, another one begins here (R16).
 pm_status vk_recording_may_cut(vk_recording *r, double estimated_ms);
+// An op that is too long by itself is to be recorded in so many slices, each behind a
+// vk_recording_cut (R17); 1: it is not.
+uint32_t vk_recording_slices(const vk_recording *r);
+pm_status vk_recording_cut(vk_recording *r);
+uint32_t vk_recording_n_submissions(const vk_recording *r);
+// Has the device turned out to be so much slower since it was recorded that it would be cut
+// otherwise now?
+bool vk_recording_is_stale(const vk_recording *r);
 pm_status vk_recording_end(vk_recording *r);
+// One that only collects the keys of what is recorded, without doubles; can't be submitted.
+pm_status vk_recording_of_keys(vk_device *d, vk_keys *keys, vk_recording **out);
 void vk_recording_free(vk_recording *r); // accepts NULL; not while it runs
 uint32_t vk_recording_n_dispatches(const vk_recording *r);
 
@@ -404,6 +482,9 @@ struct exec {
     vk_buffer step;      // the plan_step, shared memory
     struct vk_recorded *recorded; // kept recordings
     uint32_t n_recorded;
+    char prepared[160];     // what opening it took, for people
+    struct vk_ahead *ahead; // NULL: does not decode ahead
+    vk_buffer ring;         // where the host follows it; made on first use
 };
 
 // The number of a constant tensor in exec.constants; of PLAN_NONE: the last one's.
@@ -419,6 +500,42 @@ pm_status vk_emit_linear(exec *e, vk_recording *r, const plan_op *op, vk_extent 
 pm_status vk_emit_logits(exec *e, vk_recording *r, const plan_op *op, vk_extent extent);
 pm_status vk_emit_embed(exec *e, vk_recording *r, const plan_op *op, vk_extent extent);
 pm_status vk_emit_op(exec *e, vk_recording *r, const plan_op *op, vk_extent extent); // any op
+// The ops that a state runs, as exec_has_op says.
+typedef struct vk_layers {
+    uint32_t first, end;
+    bool outer;
+} vk_layers;
+// Makes and tests all kernels that the state can need (R22, R28). Those that can't be made or are
+// wrong give way to simpler ones, with a warning; PM_ERROR_DEVICE where there is no simpler one
+// (R19).
+pm_status vk_prepare(exec *e, vk_layers layers);
+pm_status vk_collect_keys(exec *e, vk_layers layers, vk_keys *keys); // what it would make
+// Runs a small form of an op, on the kernels that it runs on in steps of this extent, against the
+// reference. Kernels that are right are remembered as tested; else one is marked bad and counted.
+pm_status vk_self_test(vk_device *d, const plan_set *set, const plan *p, const plan_op *op,
+                       vk_extent extent, uint32_t *n_wrong);
+// The same for the choice of decoding ahead, behind a small form of the plan's LOGITS.
+pm_status vk_self_test_choice(vk_device *d, const plan_set *set, const plan_op *logits,
+                              const vk_pipeline_key *key, uint32_t *n_wrong);
+// A state without kernels yet; vulkan.c.
+pm_status vk_state_open(exec_weights *w, const plan_set *set, vk_layers layers, exec **out);
+vk_extent vk_extent_of(const exec *e, const plan *p, const plan_step *step);
+// Decoding ahead of the host (ahead.c).
+bool vk_can_ahead(const exec *e);
+pm_status vk_ahead_begin(exec *e, const plan *p, uint32_t first, uint32_t count,
+                         const plan_step *step, uint32_t n_steps);
+pm_status vk_ahead_next(exec *e, exec_choice *choice);
+void vk_ahead_end(exec *e);
+// The last dispatch of such a recording: chooses, and makes the next row of the step.
+pm_status vk_emit_next(exec *e, vk_recording *r);
+// The kept recording of ops for steps of this extent, made where there is none yet; vulkan.c.
+// `ahead`: with vk_emit_next behind it.
+pm_status vk_kept_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
+                            bool ahead, vk_recording **out);
+// Frees kept recordings where there is no room for n more: at most VK_KV_BUCKETS for one row.
+enum { VK_KV_BUCKETS = 32 };
+void vk_forget_recordings(exec *e, uint32_t n);
+void vk_write_step(exec *e, const plan_step *step);
 // Bytes of scratch that the ops of a set want at most.
 uint64_t vk_scratch_bytes(const vk_device *d, const plan_set *set);
 // Refuses what can't be run (formats, shapes) before anything is allocated.

@@ -13,6 +13,7 @@ struct vk_recorded {
     const plan *plan;
     uint32_t first, count;
     vk_extent extent;
+    bool ahead;
     vk_recording *recording;
 };
 
@@ -23,6 +24,7 @@ enum { MAX_RECORDED = 64, MIN_KV_BUCKET = 64 };
 static void vulkan_unload(exec_weights *w)
 {
     if (!w) return;
+    if (w->device) vk_pipelines_save(w->device);
     vk_weights_unload(w);
     vk_device_close(w->device);
     free(w->tensors);
@@ -64,6 +66,11 @@ static const char *vulkan_describe(const exec_weights *w)
     return w->description;
 }
 
+static const char *vulkan_warning(const exec_weights *w, uint32_t i)
+{
+    return vk_warning(w->device, i);
+}
+
 static bool vulkan_prefers_q8(const exec_weights *w)
 {
     return w->device->profile->act_q8;
@@ -71,8 +78,10 @@ static bool vulkan_prefers_q8(const exec_weights *w)
 
 // ---- states -----------------------------------------------------------------------------------
 
-static void forget_recordings(exec *e)
+void vk_forget_recordings(exec *e, uint32_t n)
 {
+    if (e->n_recorded + n <= MAX_RECORDED) return;
+    assert(!e->ahead);
     for (uint32_t i = 0; i < e->n_recorded; i++) vk_recording_free(e->recorded[i].recording);
     e->n_recorded = 0;
 }
@@ -80,13 +89,15 @@ static void forget_recordings(exec *e)
 static void vulkan_close(exec *e)
 {
     if (!e) return;
-    if (e->recorded) forget_recordings(e);
+    vk_ahead_end(e);
+    if (e->recorded) vk_forget_recordings(e, MAX_RECORDED);
     free(e->recorded);
     for (uint32_t i = 0; e->bufs && i < e->set->n_bufs; i++) free(e->bufs[i].pieces);
     free(e->bufs);
     free(e->constants);
     vk_arena_free(e->device, &e->arena);
     vk_buffer_destroy(e->device, &e->step);
+    vk_buffer_destroy(e->device, &e->ring);
     free(e);
 }
 
@@ -272,12 +283,11 @@ static pm_status make_memory(exec *e, uint32_t first_layer, uint32_t end_layer)
     return status == PM_OK ? fill_constants(e, first_layer, end_layer) : status;
 }
 
-static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t first_layer,
-                             uint32_t end_layer, bool outer, exec **out)
+pm_status vk_state_open(exec_weights *w, const plan_set *set, vk_layers layers, exec **out)
 {
     *out = NULL;
     vk_device *d = w->device;
-    pm_status status = check_ops(d, set, first_layer, end_layer, outer);
+    pm_status status = check_ops(d, set, layers.first, layers.end, layers.outer);
     if (status != PM_OK) return status;
     exec *e = calloc(1, sizeof *e);
     if (!e) return error_memory("a session", sizeof *e);
@@ -288,7 +298,7 @@ static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t firs
     e->constants = calloc(n_constants(set), sizeof *e->constants);
     e->recorded = calloc(MAX_RECORDED, sizeof *e->recorded);
     if (!e->bufs || !e->constants || !e->recorded) status = error_memory("a session", set->n_bufs);
-    if (status == PM_OK) status = make_memory(e, first_layer, end_layer);
+    if (status == PM_OK) status = make_memory(e, layers.first, layers.end);
     if (status == PM_OK)
         status = vk_buffer_create(d, sizeof(plan_step), VK_MEMORY_SHARED, "the step", &e->step);
     if (status == PM_OK)
@@ -296,6 +306,27 @@ static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t firs
     else
         vulkan_close(e);
     return status;
+}
+
+static pm_status vulkan_open(exec_weights *w, const plan_set *set, uint32_t first_layer,
+                             uint32_t end_layer, bool outer, exec **out)
+{
+    vk_layers layers = {first_layer, end_layer, outer};
+    exec *e;
+    *out = NULL;
+    pm_status status = vk_state_open(w, set, layers, &e);
+    if (status != PM_OK) return status;
+    if (w->device->options.prepare) status = vk_prepare(e, layers);
+    if (status == PM_OK)
+        *out = e;
+    else
+        vulkan_close(e);
+    return status;
+}
+
+static const char *vulkan_prepared(const exec *e)
+{
+    return e->prepared;
 }
 
 // ---- running ----------------------------------------------------------------------------------
@@ -308,7 +339,7 @@ static uint32_t kv_bucket(const plan_set *set, uint32_t n_kv)
 }
 
 // Decode is recorded for its bucket's end and kept; a chunk of a prompt for what it is.
-static vk_extent extent_of(const exec *e, const plan *p, const plan_step *step)
+vk_extent vk_extent_of(const exec *e, const plan *p, const plan_step *step)
 {
     vk_extent x = {.n_rows = step->n_rows, .n_logits = step->n_logits};
     for (uint32_t i = 0; i < step->n_rows; i++)
@@ -333,7 +364,7 @@ static double estimated_ms(const exec *e, const plan_op *op, vk_extent x)
 // Records the ops for an extent. end[i], where it is asked for: dispatches up to op first + i,
 // itself included.
 static pm_status make_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
-                                uint32_t *end, vk_recording **out)
+                                bool ahead, uint32_t *end, vk_recording **out)
 {
     vk_range step = {.buffer = &e->step, .offset = 0, .bytes = sizeof(plan_step)};
     vk_recording *r;
@@ -348,6 +379,7 @@ static pm_status make_recording(exec *e, const plan *p, uint32_t first, uint32_t
         }
         if (end) end[i] = vk_recording_n_dispatches(r);
     }
+    if (status == PM_OK && ahead) status = vk_emit_next(e, r);
     if (status == PM_OK) status = vk_recording_end(r);
     if (status == PM_OK)
         *out = r;
@@ -356,26 +388,29 @@ static pm_status make_recording(exec *e, const plan *p, uint32_t first, uint32_t
     return status;
 }
 
-// The kept recording of these ops for this extent, made where there is none yet.
-static pm_status kept_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
-                                vk_recording **out)
+pm_status vk_kept_recording(exec *e, const plan *p, uint32_t first, uint32_t count, vk_extent x,
+                            bool ahead, vk_recording **out)
 {
     for (uint32_t i = 0; i < e->n_recorded; i++) {
         const struct vk_recorded *k = &e->recorded[i];
-        if (k->plan == p && k->first == first && k->count == count &&
+        if (k->plan == p && k->first == first && k->count == count && k->ahead == ahead &&
             !memcmp(&k->extent, &x, sizeof x)) {
             *out = k->recording;
-            return PM_OK;
+            // While some are in work ahead of the host none is freed.
+            if (e->ahead || !vk_recording_is_stale(*out)) return PM_OK;
+            vk_recording_free(*out); // waits for it
+            e->recorded[i] = e->recorded[--e->n_recorded];
+            break;
         }
     }
-    pm_status status = make_recording(e, p, first, count, x, NULL, out);
+    pm_status status = make_recording(e, p, first, count, x, ahead, NULL, out);
     if (status != PM_OK) return status;
-    if (e->n_recorded == MAX_RECORDED) forget_recordings(e);
-    e->recorded[e->n_recorded++] = (struct vk_recorded){p, first, count, x, *out};
+    vk_forget_recordings(e, 1);
+    e->recorded[e->n_recorded++] = (struct vk_recorded){p, first, count, x, ahead, *out};
     return PM_OK;
 }
 
-static void write_step(exec *e, const plan_step *step)
+void vk_write_step(exec *e, const plan_step *step)
 {
     // Only what this step uses: the uniform's other rows are never read.
     memcpy(e->step.mapped, step, offsetof(plan_step, rows) + step->n_rows * sizeof step->rows[0]);
@@ -386,16 +421,17 @@ static void write_step(exec *e, const plan_step *step)
 static pm_status vulkan_run(exec *e, const plan *p, uint32_t first, uint32_t count,
                             const plan_step *step)
 {
-    assert(first <= p->n_ops && count <= p->n_ops - first && step->n_rows <= p->max_rows);
+    assert(!e->ahead && first <= p->n_ops && count <= p->n_ops - first &&
+           step->n_rows <= p->max_rows);
     pm_status status = vk_alive(e->device);
     if (status != PM_OK || count == 0) return status;
     bool keep = p->max_rows <= PLAN_MATVEC_ROWS;
-    vk_extent x = extent_of(e, p, step);
+    vk_extent x = vk_extent_of(e, p, step);
     vk_recording *r;
-    status = keep ? kept_recording(e, p, first, count, x, &r)
-                  : make_recording(e, p, first, count, x, NULL, &r);
+    status = keep ? vk_kept_recording(e, p, first, count, x, false, &r)
+                  : make_recording(e, p, first, count, x, false, NULL, &r);
     if (status != PM_OK) return status;
-    write_step(e, step);
+    vk_write_step(e, step);
     status = vk_submit(r);
     if (status == PM_OK) status = vk_wait(r);
     if (!keep) vk_recording_free(r);
@@ -425,9 +461,9 @@ static pm_status vulkan_run_timed(exec *e, const plan *p, uint32_t first, uint32
     uint32_t *end = calloc(count, sizeof *end);
     if (!end) return error_memory("a recording", count * sizeof *end);
     vk_recording *r = NULL;
-    status = make_recording(e, p, first, count, extent_of(e, p, step), end, &r);
+    status = make_recording(e, p, first, count, vk_extent_of(e, p, step), false, end, &r);
     if (status == PM_OK) {
-        write_step(e, step);
+        vk_write_step(e, step);
         status = vk_submit(r);
     }
     if (status == PM_OK) status = vk_wait(r);
@@ -443,7 +479,7 @@ static uint32_t vulkan_n_dispatches(exec *e, const plan *p, uint32_t first, uint
 {
     vk_recording *r = NULL;
     if (count == 0 || vk_alive(e->device) != PM_OK ||
-        make_recording(e, p, first, count, extent_of(e, p, step), NULL, &r) != PM_OK)
+        make_recording(e, p, first, count, vk_extent_of(e, p, step), false, NULL, &r) != PM_OK)
         return 0;
     uint32_t n = vk_recording_n_dispatches(r);
     vk_recording_free(r);
@@ -538,7 +574,7 @@ static pm_status copy_buffer(exec *e, int buffer, uint64_t offset, char *host, u
                              bool write)
 {
     const plan_buf *b = &e->set->bufs[buffer];
-    assert(e->bufs[buffer].pieces && size_in_range(offset, n, b->bytes));
+    assert(!e->ahead && e->bufs[buffer].pieces && size_in_range(offset, n, b->bytes));
     (void)b;
     pm_status status = vk_alive(e->device);
     if (status != PM_OK) return status;
@@ -562,10 +598,16 @@ const exec_kind exec_vulkan = {.name = "vulkan",
                                .weight_bytes = vulkan_weight_bytes,
                                .describe = vulkan_describe,
                                .prefers_q8 = vulkan_prefers_q8,
+                               .warning = vulkan_warning,
                                .open = vulkan_open,
                                .close = vulkan_close,
+                               .prepared = vulkan_prepared,
                                .run = vulkan_run,
                                .read = vulkan_read,
                                .write = vulkan_write,
                                .run_timed = vulkan_run_timed,
-                               .n_dispatches = vulkan_n_dispatches};
+                               .n_dispatches = vulkan_n_dispatches,
+                               .can_ahead = vk_can_ahead,
+                               .ahead_begin = vk_ahead_begin,
+                               .ahead_next = vk_ahead_next,
+                               .ahead_end = vk_ahead_end};

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "exec/vulkan/list.h"
+
 enum { MAX_TOGETHER = 3, CHUNK_BYTES = 2 << 20, MAX_LOADERS = 8 };
 
 // Matrices of one format and width in common ranges: piece i holds rows [i * rows_per_piece, ...)
@@ -450,4 +452,13 @@ vk_range vk_weight_vector(const exec_weights *w, int tensor)
     const struct vk_tensors *s = w->store;
     assert(s->vector_items[tensor] != SIZE_MAX);
     return vk_arena_range(&s->vectors, s->vector_items[tensor]);
+}
+
+uint64_t vk_tensor_bytes(const plan_tensor *t)
+{
+    enum { ALIGN = 512 }; // more than any device's storage_align
+    if (t->vector) return sizeof(float) * (uint64_t)t->rows * t->cols + ALIGN;
+    if (!vk_format_name(t->type)) return t->rows * t->row_bytes; // loading will refuse it
+    uint64_t scales;
+    return 4 * member_words(vk_planes_of(t->type, t->cols), t->rows, &scales) + ALIGN;
 }
