@@ -1,0 +1,268 @@
+// Decoding ahead of the host: the same tokens as one by one, whatever ends it.
+#include "support/test.h"
+
+#include <jansson.h>
+
+#include "engine/session.h"
+#include "support/open.h"
+#include "support/runner.h"
+#include "support/vulkan_drivers.h"
+
+// ---- the executor -----------------------------------------------------------------------------
+
+static int32_t largest(const float *logits, uint32_t n)
+{
+    uint32_t best = 0;
+    for (uint32_t i = 1; i < n; i++)
+        if (logits[i] > logits[best]) best = i;
+    return (int32_t)best;
+}
+
+static void open_golden(runner *r, const char *file, const exec_gpu *gpu, plan_act act)
+{
+    plan_options options = {
+        .n_ctx = 128, .n_slots = 1, .n_batch = 32, .kv_type = QUANT_F16, .act = act};
+    exec_params params = {.n_threads = 2, .gpu = gpu};
+    runner_open(r, test_data(file), &exec_vulkan, &params, &options);
+}
+
+// Ops of one row, PICK aside.
+static uint32_t n_ops_with_logits(const plan *p)
+{
+    uint32_t n = p->n_ops;
+    while (p->ops[n - 1].kind == PLAN_PICK_OP) n--;
+    return n;
+}
+
+static pm_status begin(runner *r, int32_t id, uint32_t n_steps)
+{
+    static plan_step step;
+    step = (plan_step){.n_rows = 1, .n_logits = 1};
+    step.rows[0] = (plan_row){id, r->n_past, 0, r->n_past + 1};
+    const plan *p = plan_for_rows(r->set, 1);
+    return exec_vulkan.ahead_begin(r->exec, p, 0, n_ops_with_logits(p), &step, n_steps);
+}
+
+// From a prompt of 50 tokens to the end of the context: across the border of a recording at 64
+// keys.
+static void same_ids_at_any_depth(const char *file, plan_act act)
+{
+    enum { N_PROMPT = 50, N = 128 - N_PROMPT };
+    int32_t prompt[N_PROMPT], expected[N + 1];
+    for (int i = 0; i < N_PROMPT; i++) prompt[i] = i * 11 % 300 + 5;
+    exec_gpu gpu = {.selector = "0"};
+    runner r;
+    open_golden(&r, file, &gpu, act);
+    uint32_t n_vocab = r.set->n_vocab;
+    float *logits = malloc((size_t)N_PROMPT * n_vocab * sizeof *logits);
+    float *again = malloc((size_t)n_vocab * sizeof *again);
+    assert_true(logits && again);
+    runner_eval(&r, prompt, N_PROMPT, logits, NULL);
+    expected[0] = largest(logits + (size_t)(N_PROMPT - 1) * n_vocab, n_vocab);
+    for (int i = 0; i < N; i++) {
+        runner_eval(&r, &expected[i], 1, logits, NULL);
+        expected[i + 1] = largest(logits, n_vocab);
+        if (i == 20) memcpy(again, logits, n_vocab * sizeof *again);
+    }
+    runner_close(&r);
+    for (gpu.ahead = 0; gpu.ahead <= 3; gpu.ahead++) {
+        open_golden(&r, file, &gpu, act);
+        assert_true(exec_vulkan.can_ahead(r.exec));
+        runner_eval(&r, prompt, N_PROMPT, logits, NULL);
+        exec_choice choice;
+        assert_ok(begin(&r, expected[0], N));
+        for (int i = 0; i < N; i++) {
+            assert_ok(exec_vulkan.ahead_next(r.exec, &choice));
+            assert_true(choice.certain);
+            assert_int_equal(choice.id, expected[i + 1]);
+        }
+        exec_vulkan.ahead_end(r.exec);
+        // Ended in the middle, the cache is as if nobody had run ahead.
+        assert_ok(begin(&r, expected[0], N));
+        for (int i = 0; i < 20; i++) assert_ok(exec_vulkan.ahead_next(r.exec, &choice));
+        exec_vulkan.ahead_end(r.exec);
+        r.n_past = N_PROMPT + 20;
+        runner_eval(&r, &expected[20], 1, logits, NULL);
+        assert_memory_equal(logits, again, n_vocab * sizeof *again);
+        runner_close(&r); // also while something is in work:
+        open_golden(&r, file, &gpu, act);
+        assert_ok(begin(&r, 7, 5));
+        runner_close(&r);
+    }
+    free(logits);
+    free(again);
+}
+
+static void executor_f32(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    same_ids_at_any_depth("golden/llama-tied.q8_0.gguf", PLAN_ACT_F32);
+}
+
+static void executor_q8(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    same_ids_at_any_depth("golden/smollm3-q4_k_m.gguf", PLAN_ACT_Q8);
+}
+
+static void r18_lost_while_ahead(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    exec_gpu gpu = {.selector = "0"};
+    exec_choice choice;
+    runner r;
+    open_golden(&r, "golden/llama-tied.q8_0.gguf", &gpu, PLAN_ACT_F32);
+    int before = atomic_load(&r.weights->device->n_submits);
+    runner_close(&r);
+    for (int n = 1; n <= 4; n++) {
+        gpu.lose_at_submit = before + n;
+        gpu.ahead = 2;
+        open_golden(&r, "golden/llama-tied.q8_0.gguf", &gpu, PLAN_ACT_F32);
+        pm_status status = begin(&r, 7, 20);
+        while (status == PM_OK) status = exec_vulkan.ahead_next(r.exec, &choice);
+        assert_int_equal(status, PM_ERROR_DEVICE);
+        assert_non_null(strstr(error_message(), r.weights->device->title));
+        exec_vulkan.ahead_end(r.exec);
+        runner_close(&r);
+    }
+}
+
+// ---- generations ------------------------------------------------------------------------------
+
+// What a generation is, the times aside.
+static char *answer(pm_session *s, const int32_t *ids, size_t n, const char *stop,
+                    const char *max_tokens, const char *more, const char *value)
+{
+    pm_options *o = test_options("temp", "0", "max-tokens", max_tokens, NULL);
+    if (stop) assert_ok(pm_options_set(o, "stop", stop));
+    if (more) assert_ok(pm_options_set(o, more, value));
+    pm_generation *g = NULL;
+    char *text = NULL;
+    assert_ok(pm_generation_start(s, o, ids, n, &g));
+    free(test_generate(g));
+    assert_ok(pm_generation_json(g, &text));
+    json_t *all = json_loads(text, JSON_ALLOW_NUL, NULL);
+    assert_non_null(all);
+    json_object_del(all, "timings");
+    json_object_del(all, "seed");
+    json_object_del(all, "cached_tokens"); // what the session held before
+    pm_free(text);
+    pm_generation_destroy(g);
+    pm_options_destroy(o);
+    text = json_dumps(all, JSON_SORT_KEYS);
+    json_decref(all);
+    return text;
+}
+
+static void generations_are_the_same(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    static const char *const name = "smollm3-tied.f32";
+    json_t *golden = test_golden_json(name);
+    size_t n;
+    int32_t *ids = test_prompt_ids(golden, 0, &n);
+    pm_options *plain =
+        test_options("device", "vulkan:0", "act", "f32", "ctx", "96", "vk-disable", "ahead", NULL);
+    pm_options *ahead = test_options("device", "vulkan:0", "act", "f32", "ctx", "96", NULL);
+    pm_model *m1 = test_golden(name, plain), *m2 = test_golden(name, ahead);
+    pm_session *s1 = test_session(m1, plain), *s2 = test_session(m2, ahead);
+    char *whole = answer(s1, ids, n, NULL, "40", NULL, NULL);
+    json_t *all = json_loads(whole, JSON_ALLOW_NUL, NULL);
+    const char *text = json_string_value(json_object_get(all, "text"));
+    size_t length = json_string_length(json_object_get(all, "text"));
+    assert_true(length > 12);
+    char stop[32] = "zzz";
+    for (size_t i = length / 2; i < length; i++) // a few letters out of the answer's middle
+        if (text[i] > 0x20 && text[i + 1] > 0x20 && text[i] < 0x7f && text[i + 1] < 0x7f) {
+            snprintf(stop, sizeof stop, "%.2s", text + i);
+            break;
+        }
+    static const char *const counts[] = {"0", "1", "2", "3", "4", "17", "40", "-1"};
+    for (size_t i = 0; i < sizeof counts / sizeof counts[0]; i++) {
+        const char *const stops[] = {NULL, "zzz", stop};
+        for (int k = 0; k < 3; k++) {
+            char *a = answer(s1, ids, n, stops[k], counts[i], NULL, NULL);
+            char *b = answer(s2, ids, n, stops[k], counts[i], NULL, NULL);
+            assert_string_equal(a, b);
+            free(a);
+            free(b);
+            assert_int_equal(pm_session_n_past(s1), pm_session_n_past(s2));
+        }
+    }
+    // What needs all logits does not run ahead, and says the same.
+    static const char *const words[][2] = {
+        {"logprobs", "3"}, {"logit-bias", "5:-3"}, {"repeat-penalty", "1.3"}, {"top-k", "1"}};
+    for (size_t i = 0; i < sizeof words / sizeof words[0]; i++) {
+        char *a = answer(s1, ids, n, stop, "20", words[i][0], words[i][1]);
+        char *b = answer(s2, ids, n, stop, "20", words[i][0], words[i][1]);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
+    json_decref(all);
+    free(whole);
+    pm_session_destroy(s1);
+    pm_session_destroy(s2);
+    pm_model_close(m1);
+    pm_model_close(m2);
+    pm_options_destroy(plain);
+    pm_options_destroy(ahead);
+    json_decref(golden);
+    free(ids);
+}
+
+// Stopped, interrupted and forgotten generations leave a session that goes on as any other.
+static void ends_in_the_middle(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    static const char *const name = "llama-tied.q8_0";
+    json_t *golden = test_golden_json(name);
+    size_t n, n_text;
+    int32_t *ids = test_prompt_ids(golden, 0, &n);
+    pm_options *o = test_options("device", "vulkan:0", "temp", "0", "max-tokens", "30", NULL);
+    pm_model *m = test_golden(name, o);
+    pm_session *s = test_session(m, o);
+    char *expected = answer(s, ids, n, NULL, "30", NULL, NULL);
+    for (int way = 0; way < 3; way++) {
+        pm_generation *g = NULL;
+        const char *text;
+        int done = 0;
+        assert_ok(pm_generation_start(s, o, ids, n, &g));
+        for (int i = 0; i < 5; i++) assert_ok(pm_generation_next(g, &text, &n_text, &done));
+        if (way == 0) pm_generation_stop(g);
+        if (way == 1) {
+            pm_session_interrupt(s);
+            assert_ok(pm_generation_next(g, &text, &n_text, &done));
+            assert_true(done);
+        }
+        if (way < 2) assert_string_equal(pm_generation_finish_reason(g), "interrupted");
+        assert_int_equal(pm_session_n_past(s), n + 4);
+        pm_generation_destroy(g);
+        assert_ok(pm_session_rewind(s, 0));
+        char *again = answer(s, ids, n, NULL, "30", NULL, NULL);
+        assert_string_equal(again, expected);
+        free(again);
+    }
+    free(expected);
+    pm_session_destroy(s);
+    pm_model_close(m);
+    pm_options_destroy(o);
+    json_decref(golden);
+    free(ids);
+}
+
+int main(void)
+{
+    vulkan_driver_use();
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(executor_f32),         cmocka_unit_test(executor_q8),
+        cmocka_unit_test(r18_lost_while_ahead), cmocka_unit_test(generations_are_the_same),
+        cmocka_unit_test(ends_in_the_middle),
+    };
+    return cmocka_run_group_tests_name("vulkan ahead", tests, NULL, NULL);
+}
