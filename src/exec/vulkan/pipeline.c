@@ -88,12 +88,15 @@ static pm_status kernel_failed(vk_device *d, const vk_shader *shader, VkResult r
 }
 
 // For tests of the self-test: right instructions for another computation. Sums become differences,
-// products sums.
+// products sums, "greater" becomes "less" (of unsigned numbers: loops that count down end at once).
 static void spoil(uint32_t *code, size_t n_words)
 {
-    enum { HEADER = 5, F_ADD = 129, F_SUB = 131, F_MUL = 133 };
+    enum { HEADER = 5, F_ADD = 129, F_SUB = 131, F_MUL = 133, U_GREATER = 172, U_LESS = 176 };
     for (size_t i = HEADER; i < n_words; i += code[i] >> 16) {
-        uint32_t op = code[i] & 0xffff, other = op == F_ADD ? F_SUB : op == F_MUL ? F_ADD : op;
+        uint32_t op = code[i] & 0xffff, other = op;
+        if (op == F_ADD) other = F_SUB;
+        if (op == F_MUL) other = F_ADD;
+        if (op == U_GREATER) other = U_LESS;
         code[i] = (code[i] & 0xffff0000u) | other;
     }
 }
