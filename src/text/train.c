@@ -313,7 +313,7 @@ static pm_status split_words(trainer *t, const int32_t byte_ids[N_BYTES])
 {
     for (uint32_t w = 0; w < t->n_words; w++) {
         word *x = &t->words[w];
-        x->symbols = malloc(x->n_text * sizeof *x->symbols);
+        x->symbols = malloc((x->n_text + 1) * sizeof *x->symbols); // never of 0 bytes
         if (!x->symbols) return error_memory("a word", x->n_text * sizeof *x->symbols);
         x->n = x->n_text;
         for (uint32_t i = 0; i < x->n; i++) x->symbols[i] = byte_ids[(unsigned char)x->text[i]];
