@@ -106,6 +106,11 @@ static plan_weight some_weight(fixture *f, quant_type type, uint32_t rows, uint3
     return (plan_weight){fixture_matrix(f, type, before + rows + after, cols), before, rows};
 }
 
+static unsigned step_of(const op_target *t)
+{
+    return t->every ? t->every : 1;
+}
+
 static void linear_case(const op_target *t, const quant_format *format, plan_act act, uint64_t seed)
 {
     fixture f;
@@ -317,10 +322,10 @@ static void add_case(const op_target *t, uint64_t seed)
 
 void op_test_rows(const op_target *t)
 {
-    for (uint64_t seed = 4000; seed < 4040; seed++) norm_case(t, seed);
-    for (uint64_t seed = 4100; seed < 4160; seed++) activate_case(t, seed);
-    for (uint64_t seed = 4200; seed < 4230; seed++) quantize_case(t, seed);
-    for (uint64_t seed = 4300; seed < 4312; seed++) add_case(t, seed);
+    for (uint64_t seed = 4000; seed < 4040; seed += step_of(t)) norm_case(t, seed);
+    for (uint64_t seed = 4100; seed < 4160; seed += step_of(t)) activate_case(t, seed);
+    for (uint64_t seed = 4200; seed < 4230; seed += step_of(t)) quantize_case(t, seed);
+    for (uint64_t seed = 4300; seed < 4312; seed += step_of(t)) add_case(t, seed);
 }
 
 // ---- attention --------------------------------------------------------------------------------
@@ -390,7 +395,7 @@ static void rope_case(const op_target *t, uint64_t seed)
 
 void op_test_rope_kv(const op_target *t)
 {
-    for (uint64_t seed = 5000; seed < 5060; seed++) rope_case(t, seed);
+    for (uint64_t seed = 5000; seed < 5060; seed += step_of(t)) rope_case(t, seed);
 }
 
 static void attend_case(const op_target *t, uint64_t seed)
@@ -424,7 +429,7 @@ static void attend_case(const op_target *t, uint64_t seed)
 
 void op_test_attend(const op_target *t)
 {
-    for (uint64_t seed = 6000; seed < 6080; seed++) attend_case(t, seed);
+    for (uint64_t seed = 6000; seed < 6080; seed += step_of(t)) attend_case(t, seed);
 }
 
 // n_kv keys, of which a window leaves some; limit and shape as in attend_case.
@@ -482,7 +487,7 @@ void op_test_masked(const op_target *t)
 void op_test_pick(const op_target *t)
 {
     static const uint32_t sizes[] = {1, 7, 255, 256, 257, 300, 513, 2000, 4000};
-    for (uint64_t seed = 7000; seed < 7036; seed++) {
+    for (uint64_t seed = 7000; seed < 7036; seed += step_of(t)) {
         fixture f;
         fixture_init(&f, seed, MOST_ROWS);
         uint32_t n = sizes[seed % 9], n_rows = fixture_pick(&f, 1, 5);

@@ -13,6 +13,7 @@ typedef struct op_target {
     const exec_gpu *gpu;
     const char *(*format_name)(quant_type type); // NULL for a format that it lacks; NULL: has all
     bool rows_may_differ; // a row's last bits may depend on how many rows run with it
+    unsigned every;       // takes every n-th random case only; 0: all
     int n_thread_counts;
     int thread_counts[4];
 } op_target;
