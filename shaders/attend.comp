@@ -224,6 +224,12 @@ void add_total(uint n, uint i, vec4 more)
     }
 }
 
+// Nothing where the query doesn't see the key, whatever lies there: 0 times NaN would be NaN.
+vec4 weighed(float weight, vec4 v)
+{
+    return mix(vec4(0.0), weight * v, notEqual(vec4(weight), vec4(0.0)));
+}
+
 // Adds the tile's weighted values. Where a row takes fewer invocations than there are, they share
 // the queries.
 void weigh(uint cache_row, uint n_keys)
@@ -241,7 +247,7 @@ void weigh(uint cache_row, uint n_keys)
             uint n_now = min(W, n_keys - j0);
             for (uint j = 0u; j < n_now; j++) {
                 vec4 v = value4(cache_row + j0 + j, i);
-                [[unroll]] for (uint n = 0u; n < N; n++) acc[n] += subgroupShuffle(mine[n], j) * v;
+                [[unroll]] for (uint n = 0u; n < N; n++) acc[n] += weighed(subgroupShuffle(mine[n], j), v);
             }
         }
         if (i0 + lane < FOURS) {
@@ -262,7 +268,7 @@ void weigh(uint cache_row, uint n_keys)
         }
         for (uint j = 0u; j < n_keys; j++) {
             vec4 v = value4(cache_row + j, i);
-            [[unroll]] for (uint k = 0u; k < MINE; k++) acc[k] += score[at[k] + j] * v;
+            [[unroll]] for (uint k = 0u; k < MINE; k++) acc[k] += weighed(score[at[k] + j], v);
         }
         [[unroll]] for (uint k = 0u; k < MINE; k++)
             if (group + k * GROUPS < N) add_total(group + k * GROUPS, i, acc[k]);
