@@ -301,7 +301,9 @@ static void quantize_case(const op_target *t, uint64_t seed)
         if (seed % 3 == 1 && i / 96 % 4 == 0) x[i] *= i / 96 % 8 == 0 ? 0.0f : 1e-7f;
     }
     fixture_rows(&f, n_rows, 1);
-    run_case(&f, t, 0, "QUANTIZE");
+    // A GPU may divide with an error of 2.5 units in the last place: an edge falls to the other
+    // side.
+    run_case(&f, t, t->rows_may_differ ? 1e-6 : 0, "QUANTIZE");
     fixture_free(&f);
 }
 

@@ -304,7 +304,7 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
     if (p->l.residual.buf >= 0) push.residual_stride = row_words(e, p->l.residual.buf);
     place_input(e, p, &push);
     vk_range vectors;
-    kernel k;
+    kernel k = {.tile = 1, .n = 1};
     pm_status status = place_vectors(e, p, parts, n_parts, &vectors, &push);
     if (status == PM_OK) status = kernel_for(d, p, t->type, n_rows, &k);
     if (status != PM_OK) return status;
