@@ -46,7 +46,11 @@ static int start(void **state)
 {
     (void)state;
     if (test_run("command -v tmux", NULL, NULL) != 0) return 0;
-    snprintf(tmux, sizeof tmux, "tmux -S '%s'", test_temp("tmux.socket"));
+    // Each test has a server of its own: one that is being ended still answers on its socket.
+    static int n_servers;
+    char socket[32];
+    snprintf(socket, sizeof socket, "tmux.%d", n_servers++);
+    snprintf(tmux, sizeof tmux, "tmux -S '%s'", test_temp(socket));
     free(sh("env -u TMUX HOME='%s' LC_ALL=C.UTF-8 PS1='$ ' %s -f /dev/null new-session -d -x 120 "
             "-y 50 'exec sh'",
             home_folder(), tmux));
