@@ -1,6 +1,4 @@
-// A checksum of 64 bits for data that may be damaged, not for data that somebody forges: four lanes
-// of multiply and rotate, fast enough to check a cache of hundreds of megabytes while it is read.
-// The result does not depend on how the bytes are cut into pieces.
+// Hashes for tables and for data that may be damaged, not for data that somebody forges.
 #ifndef PUMICE_BASE_HASH_H
 #define PUMICE_BASE_HASH_H
 
@@ -10,6 +8,23 @@
 
 #include "base/rng.h"
 
+// Of bytes that are there at once; h: a start, or the hash of what comes before.
+static inline uint64_t hash_bytes(uint64_t h, const void *data, size_t n)
+{
+    const unsigned char *bytes = (const unsigned char *)data;
+    uint64_t word;
+    h ^= n;
+    for (; n >= sizeof word; n -= sizeof word, bytes += sizeof word) {
+        memcpy(&word, bytes, sizeof word);
+        h = rng_mix(h ^ word);
+    }
+    word = 0;
+    if (n) memcpy(&word, bytes, n);
+    return rng_mix(h ^ word);
+}
+
+// Of bytes that come in pieces, however they are cut: four lanes of multiply and rotate, fast
+// enough to check hundreds of megabytes while they are read.
 typedef struct hash64 {
     uint64_t lanes[4];
     uint64_t n; // bytes so far

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/hash.h"
 #include "base/rng.h"
 #include "text/vocab.h"
 
@@ -86,9 +87,7 @@ static bool places_add(places *p, uint32_t w)
 
 static uint32_t hash_text(const char *text, size_t n)
 {
-    uint64_t h = n;
-    for (size_t i = 0; i < n; i++) h = (h ^ (unsigned char)text[i]) * UINT64_C(0x100000001b3);
-    return (uint32_t)rng_mix(h);
+    return (uint32_t)hash_bytes(0, text, n);
 }
 
 // ---- pairs ------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
 #include "base/rng.h"
 
 int32_t text_n_vocab(const text_vocab *v)
@@ -76,16 +77,9 @@ bool text_has_space_prefix(const text_vocab *v)
 
 // ---- hash tables ------------------------------------------------------------------------------
 
-static uint32_t hash_bytes(const char *s, size_t n)
+static uint32_t hash_text(const char *s, size_t n)
 {
-    uint64_t h = n, word;
-    for (; n >= 8; n -= 8, s += 8) {
-        memcpy(&word, s, 8);
-        h = rng_mix(h ^ word);
-    }
-    word = 0;
-    memcpy(&word, s, n);
-    return (uint32_t)(rng_mix(h ^ word) >> 32);
+    return (uint32_t)(hash_bytes(0, s, n) >> 32);
 }
 
 // The slot that holds this text, else the free one where it belongs.
@@ -102,7 +96,7 @@ static token_slot *find_slot(const text_vocab *v, const char *s, size_t n, uint3
 bool vocab_insert(text_vocab *v, int32_t id)
 {
     const gguf_string *t = &v->tokens[id];
-    uint32_t hash = hash_bytes(t->data, t->len);
+    uint32_t hash = hash_text(t->data, t->len);
     token_slot *slot = find_slot(v, t->data, t->len, hash);
     if (slot->id != TEXT_NO_TOKEN) return false;
     *slot = (token_slot){hash, id};
@@ -111,7 +105,7 @@ bool vocab_insert(text_vocab *v, int32_t id)
 
 int32_t text_find(const text_vocab *v, const char *stored, size_t n)
 {
-    return find_slot(v, stored, n, hash_bytes(stored, n))->id;
+    return find_slot(v, stored, n, hash_text(stored, n))->id;
 }
 
 int32_t vocab_find_text(const text_vocab *v, const char *text, size_t n)

@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 // What is written before the data. Every field must be what this device would write.
 typedef struct cache_header {
     char magic[8];
@@ -14,14 +16,6 @@ typedef struct cache_header {
     uint64_t bytes, checksum; // of the data
 } cache_header;
 enum { CACHE_VERSION = 1, CACHE_MAX_BYTES = 256 << 20 };
-
-// FNV-1a
-uint64_t vk_hash(uint64_t h, const void *bytes, size_t n)
-{
-    const unsigned char *p = bytes;
-    for (size_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001b3);
-    return h;
-}
 
 static cache_header header_for(const vk_device *d, const char *data, size_t n)
 {
@@ -32,7 +26,7 @@ static cache_header header_for(const vk_device *d, const char *data, size_t n)
         .vendor_id = d->properties.vendorID,
         .device_id = d->properties.deviceID,
         .bytes = n,
-        .checksum = vk_hash(VK_HASH_START, data, n),
+        .checksum = hash_bytes(0, data, n),
     };
     memcpy(h.device_uuid, d->probe.candidate.uuid, VK_UUID_SIZE);
     memcpy(h.cache_uuid, d->properties.pipelineCacheUUID, VK_UUID_SIZE);

@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 enum { MAX_BAD = 64, MAX_WARNINGS = 2 * MAX_BAD };
 
 typedef struct bad_shader {
@@ -46,7 +48,7 @@ pm_status vk_kernels_create(vk_device *d)
     if (!k) return error_memory("the state of kernels", sizeof *k);
     d->kernels = k;
     if (!(k->lock = os_mutex_create())) return error_memory("a lock", 0);
-    k->build = vk_hash(vk_shaders_hash(), PUMICE_VERSION, strlen(PUMICE_VERSION));
+    k->build = hash_bytes(vk_shaders_hash(), PUMICE_VERSION, strlen(PUMICE_VERSION));
     read_tested(d);
     return PM_OK;
 }
@@ -68,9 +70,9 @@ void vk_kernels_destroy(vk_device *d)
 static uint64_t key_hash(const vk_device *d, const vk_pipeline_key *key)
 {
     uint32_t size = d->features.subgroup_size ? d->limits.subgroup_size : 0;
-    uint64_t h = vk_hash(VK_HASH_START, key->shader->name, strlen(key->shader->name));
-    h = vk_hash(h, key->spec, key->n_spec * sizeof key->spec[0]);
-    return vk_hash(h, &size, sizeof size);
+    uint64_t h = hash_bytes(0, key->shader->name, strlen(key->shader->name));
+    h = hash_bytes(h, key->spec, key->n_spec * sizeof key->spec[0]);
+    return hash_bytes(h, &size, sizeof size);
 }
 
 static bool has_hash(const vk_kernels *k, uint64_t hash)

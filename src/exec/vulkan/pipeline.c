@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/hash.h"
+
 #include "shader_table.h"
 
 const vk_shader *vk_shader_named(const char *name)
@@ -21,9 +23,9 @@ const vk_shader *vk_shader_at(size_t i)
 
 uint64_t vk_shaders_hash(void)
 {
-    uint64_t h = VK_HASH_START;
+    uint64_t h = 0;
     for (size_t i = 0; i < sizeof shader_table / sizeof shader_table[0]; i++)
-        h = vk_hash(h, shader_table[i].code, shader_table[i].bytes);
+        h = hash_bytes(h, shader_table[i].code, shader_table[i].bytes);
     return h;
 }
 
@@ -51,8 +53,8 @@ static bool same_key(const vk_pipeline_key *a, const vk_pipeline_key *b)
 
 static uint64_t hash_key(const vk_pipeline_key *key)
 {
-    uint64_t h = vk_hash(VK_HASH_START, key->shader->name, strlen(key->shader->name));
-    return vk_hash(h, key->spec, key->n_spec * sizeof key->spec[0]);
+    uint64_t h = hash_bytes(0, key->shader->name, strlen(key->shader->name));
+    return hash_bytes(h, key->spec, key->n_spec * sizeof key->spec[0]);
 }
 
 // The key's entry, or the free one where it belongs.

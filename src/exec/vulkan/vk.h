@@ -302,8 +302,6 @@ void vk_pipelines_destroy(vk_device *d);
 
 // ---- files in the cache folder (cache.c) ------------------------------------------------------
 
-#define VK_HASH_START UINT64_C(0xcbf29ce484222325)
-uint64_t vk_hash(uint64_t h, const void *bytes, size_t n);
 // What this device with this driver wrote, whole and unchanged, to be released with free; else
 // NULL. what: "cache", the name's end.
 char *vk_cache_read(const vk_device *d, const char *what, size_t *n);
