@@ -32,19 +32,26 @@ static pm_status ids_given(const cli_args *args, const char *what, const pm_mode
 }
 
 // The views hold the model as const; running it changes nothing in it that is seen.
-static pm_status ask_attention(const cli_args *args, const pm_model *model, const char **words,
-                               size_t n, char **json)
+typedef pm_status (*inspection)(pm_model *, const pm_options *, const int32_t *, size_t, char **);
+
+static pm_status inspect_ids(const cli_args *args, const char *what, inspection run,
+                             const pm_model *model, const char **words, size_t n, char **json)
 {
     int32_t *ids = NULL;
     size_t n_ids = 0;
-    pm_status status = ids_given(args, "attention", model, words, n, &ids, &n_ids);
-    if (status == PM_OK)
-        status = pm_inspect_attention((pm_model *)model, args->options, ids, n_ids, json);
+    pm_status status = ids_given(args, what, model, words, n, &ids, &n_ids);
+    if (status == PM_OK) status = run((pm_model *)model, args->options, ids, n_ids, json);
     free(ids);
     return status;
 }
 
 // ---- attention --------------------------------------------------------------------------------
+
+static pm_status ask_attention(const cli_args *args, const pm_model *model, const char **words,
+                               size_t n, char **json)
+{
+    return inspect_ids(args, "attention", pm_inspect_attention, model, words, n, json);
+}
 
 enum { CELL = 9, MAP_GAP = 14 };
 
@@ -150,13 +157,7 @@ const view view_attention = {"attention", true, ask_attention, print_attention, 
 static pm_status ask_logits(const cli_args *args, const pm_model *model, const char **words,
                             size_t n, char **json)
 {
-    int32_t *ids = NULL;
-    size_t n_ids = 0;
-    pm_status status = ids_given(args, "logits", model, words, n, &ids, &n_ids);
-    if (status == PM_OK)
-        status = pm_inspect_logits((pm_model *)model, args->options, ids, n_ids, json);
-    free(ids);
-    return status;
+    return inspect_ids(args, "logits", pm_inspect_logits, model, words, n, json);
 }
 
 static void print_logits(const cli_args *args, const json_t *all)
