@@ -101,10 +101,11 @@ static pm_status given_model(const char *word, char **path)
     if (strchr(word, '/')) return error_set(PM_ERROR_FILE, "%s: no such file", word);
     char *folders[N_FOLDERS];
     model_folders(folders);
-    error_set(PM_ERROR_FILE,
-              "%s: no such file, and no model of that name in %s or %s ('pumice pull' brings one)",
-              word, folders[0] ? folders[0] : "~/.agents/models (HOME is not set)",
-              folders[1] ? folders[1] : "~/.local/share/pumice/models (HOME is not set)");
+    error_set(
+        PM_ERROR_FILE,
+        "%s: no such file, and no model of that name in %s or %s ('tools/quickstart' brings one)",
+        word, folders[0] ? folders[0] : "~/.agents/models (HOME is not set)",
+        folders[1] ? folders[1] : "~/.local/share/pumice/models (HOME is not set)");
     free_folders(folders);
     return PM_ERROR_FILE;
 }
@@ -178,8 +179,8 @@ static pm_status default_model(char **path)
     pm_status status = PM_OK;
     if (!*path)
         status = error_set(PM_ERROR_FILE,
-                           "no MODEL given, looked at %s (name a file, or bring one with 'pumice "
-                           "pull')",
+                           "no MODEL given, looked at %s (name a file, or bring one with "
+                           "'tools/quickstart')",
                            looked.failed ? "..." : looked.data);
     buf_free(&looked);
     return status;

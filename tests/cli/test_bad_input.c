@@ -6,7 +6,7 @@ static void no_such_file(void **state)
     (void)state;
     assert_refused(3, "/nowhere/m.gguf", "$P ask /nowhere/m.gguf hi");
     assert_refused(3, "m.gguf", "$P info m.gguf");
-    assert_refused(3, "pull", "$P info no-such-model");
+    assert_refused(3, "tools/quickstart", "$P info no-such-model");
     assert_refused(3, "/nowhere/m.gguf", "$P logits /nowhere/m.gguf --ids 1");
 }
 

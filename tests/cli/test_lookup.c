@@ -36,9 +36,9 @@ static void nothing_to_be_found(void **state)
     assert_refused(3, "ELELEM_GGUF_MODEL", "HOME='%s' $P info", root);
     assert_refused(3, ".agents/models/default.gguf", "HOME='%s' $P info", root);
     assert_refused(3, ".local/share/pumice/models", "HOME='%s' $P info", root);
-    assert_refused(3, "pumice pull", "HOME='%s' $P info", root);
-    assert_refused(3, "pumice pull", "unset HOME; $P info");
-    assert_refused(3, "pumice pull", "HOME='%s' $P ask hi", root);
+    assert_refused(3, "tools/quickstart", "HOME='%s' $P info", root);
+    assert_refused(3, "tools/quickstart", "unset HOME; $P info");
+    assert_refused(3, "tools/quickstart", "HOME='%s' $P ask hi", root);
 }
 
 static void order_of_the_places(void **state)
