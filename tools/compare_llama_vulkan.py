@@ -172,7 +172,8 @@ def main():
     if arguments.json:
         with open(arguments.json, "w") as out:
             json.dump({"samples": samples, "ratios": ratios, "peer": about}, out, indent=1)
-    return 1 if arguments.need and min(ratios.values()) < arguments.need else 0
+    # A kind that the peer did not measure shows nothing: with --need that is a failure too.
+    return 1 if arguments.need and (len(ratios) < 2 or min(ratios.values()) < arguments.need) else 0
 
 
 if __name__ == "__main__":
