@@ -109,6 +109,7 @@ static void keep_session(conversation *c, bool cache)
 static void take(conversation *c, const char *text)
 {
     if (is_blank(text)) return;
+    c->spoken = true;
     if (text[0] != '/') {
         send(c, text);
     } else if (text[1] == '/') {
@@ -190,8 +191,13 @@ pm_status run_chat(cli_args *args)
                 pm_chat_template_name(c.chat));
         stream_catch(c.model.session);
         stream_leave_slowly(args_get(args, "session") != NULL);
+        c.spoken = first != NULL;
         if (first) send(&c, first);
         loop(&c, &args->interrupted);
+        if (!c.spoken && !args->interrupted && !chat_input_edits(c.in))
+            chat_failed(&c,
+                        error_set(PM_ERROR_USAGE, "standard input is closed or empty: no message "
+                                                  "came (a message is a line)"));
         keep_session(&c, true);
         stream_catch(NULL);
         // On a terminal failures were dealt with as they came; a script wants to know.

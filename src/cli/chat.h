@@ -36,6 +36,7 @@ typedef struct conversation {
     pm_status failed; // the first failure, which a chat without a terminal ends with
     bool broken;      // an answer failed for a reason that the next one may have too
     bool left;        // /quit
+    bool spoken;      // a message or a command came
     // A command asks for an answer: in place of the one in these messages, or to what it added to
     // them. Where that fails they are what stays. NULL: none is asked for.
     json_t *again, *go_on;

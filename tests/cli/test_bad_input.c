@@ -122,6 +122,8 @@ static void empty_prompts(void **state)
     assert_refused(2, "empty", "$P ask '%s' --raw ''", tiny());
     assert_refused(2, "empty", "$P ask '%s' -f /dev/null", tiny());
     assert_refused(2, "empty", "$P chat '%s' --prompt ''", tiny());
+    assert_refused(2, "empty", "$P chat '%s' -q </dev/null", tiny());
+    assert_refused(2, "empty", "$P chat '%s' -q <&-", tiny());
     assert_refused(2, "no id", "$P logits '%s' --ids ''", tiny());
 }
 
