@@ -48,6 +48,11 @@ struct push_add {
     uint out_col, out_stride;
 };
 
+// n values of 16 bytes, by readers that each take words of their own or every so many-th.
+struct push_read {
+    uint n, own;
+};
+
 #ifdef VULKAN
 const uint NONE = 0xffffffffu; // a missing offset; UINT32_MAX in C
 #endif

@@ -1,6 +1,8 @@
 // What `bench -o json` prints.
 #include "proof/bench.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -355,13 +357,16 @@ static pm_status report(const pm_model *pm, const session *s, const pm_options *
 {
     const plan_set *set = session_plan(s);
     uint64_t rss = os_peak_rss(); // before the bandwidth's own memory counts
-    double bandwidth = 0;
+    double bandwidth = NAN; // a roof that can't be measured takes nothing from the speeds below it
+    char reason[512] = "";
+    if (bandwidth_measure_device(pm->loaded, pm->n_threads, &bandwidth) != PM_OK)
+        snprintf(reason, sizeof reason, "%s", error_message());
     json_t *o = NULL;
-    pm_status status = bandwidth_measure(pm->n_threads, &bandwidth);
-    if (status == PM_OK) status = begin(pm, set, options, b, &o);
+    pm_status status = begin(pm, set, options, b, &o);
     if (status != PM_OK) return status;
     bool good =
         json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
+        json_put(o, "bandwidth_reason", reason[0] ? json_word(reason) : json_null()) &&
         json_put(o, "load_s", json_finite(pm->load_seconds)) &&
         json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
         json_put(o, "results", results_json(set, b->cases, b->n, bandwidth, b->peak_gbps)) &&

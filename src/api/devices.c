@@ -4,6 +4,8 @@
 #include "exec/devices.h"
 #include "proof/bandwidth.h"
 
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static json_t *features_json(void)
@@ -122,6 +124,19 @@ static json_t *gpu_json(const exec_device *d)
     return NULL;
 }
 
+// A device that can't be measured says why; the others are measured all the same.
+static bool put_bandwidth(json_t *o, const exec_gpu *options, size_t index)
+{
+    char selector[24];
+    snprintf(selector, sizeof selector, "%zu", index);
+    exec_gpu gpu = *options;
+    gpu.selector = selector;
+    double bytes_per_second = NAN;
+    bool known = exec_device_bandwidth(&gpu, &bytes_per_second) == PM_OK;
+    return json_put(o, "bandwidth_gbps", json_finite(bytes_per_second * 1e-9)) &&
+           json_put(o, "bandwidth_reason", known ? json_null() : json_word(error_message()));
+}
+
 static pm_status add_gpus(const pm_options *options, json_t *list)
 {
     exec_gpu gpu = params_gpu(options);
@@ -129,7 +144,9 @@ static pm_status add_gpus(const pm_options *options, json_t *list)
     size_t n = 0;
     pm_status status = exec_devices(&gpu, &devices, &n, NULL);
     for (size_t i = 0; i < n && status == PM_OK; i++) {
-        if (json_array_append_new(list, gpu_json(&devices[i])) != 0)
+        json_t *o = gpu_json(&devices[i]);
+        bool good = o && (!options_is_on(options, "measure") || put_bandwidth(o, &gpu, i));
+        if (json_array_append_new(list, o) != 0 || !good)
             status = error_memory("a JSON document", 0);
     }
     free(devices);

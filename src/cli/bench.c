@@ -118,8 +118,13 @@ static void print_about(const json_t *all, const char *before)
                   json_number_value(json_object_get(all, "estimate_gbps")));
         return;
     }
-    out_print("%sread bandwidth: %.1f GB/s; loaded in %.2f s; peak memory %s\n", before,
-              json_number_value(json_object_get(all, "bandwidth_gbps")),
+    const char *reason = json_string_value(json_object_get(all, "bandwidth_reason"));
+    if (reason)
+        out_print("%sread bandwidth: not known (%s)\n", before, reason);
+    else
+        out_print("%sread bandwidth: %.1f GB/s\n", before,
+                  json_number_value(json_object_get(all, "bandwidth_gbps")));
+    out_print("%sloaded in %.2f s; peak memory %s\n", before,
               json_number_value(json_object_get(all, "load_s")),
               show_mib((uint64_t)json_number_value(json_object_get(all, "peak_rss_bytes"))));
 }

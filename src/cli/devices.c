@@ -42,6 +42,8 @@ static void print_device(const json_t *d)
     if (memory > 0) out_print("  memory: %s\n", show_mib((uint64_t)memory));
     double bandwidth = json_number_value(json_object_get(d, "bandwidth_gbps"));
     if (bandwidth > 0) out_print("  measured read bandwidth: %.1f GB/s\n", bandwidth);
+    const char *reason = json_string_value(json_object_get(d, "bandwidth_reason"));
+    if (reason) out_print("  read bandwidth: not known (%s)\n", reason);
     print_object("limits", json_object_get(d, "limits"));
     print_object("features", json_object_get(d, "features"));
 }

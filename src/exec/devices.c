@@ -28,6 +28,20 @@ pm_status exec_device_find(const exec_gpu *options, exec_device *out)
 #endif
 }
 
+pm_status exec_device_bandwidth(const exec_gpu *options, double *bytes_per_second)
+{
+    const exec_kind *kind = exec_kind_named("vulkan");
+    if (!kind) return error_set(PM_ERROR_DEVICE, "no Vulkan device support in this build");
+    exec_params params = {.gpu = options};
+    plan_tensor none;
+    bool wanted = false;
+    exec_weights *empty = NULL;
+    pm_status status = kind->load(&params, &none, 0, &wanted, NULL, &empty);
+    if (status == PM_OK) status = kind->bandwidth(empty, bytes_per_second);
+    kind->unload(empty);
+    return status;
+}
+
 uint64_t exec_gpu_tensor_bytes(const plan_tensor *t)
 {
 #ifdef PUMICE_VULKAN

@@ -56,4 +56,7 @@ uint64_t exec_gpu_q8_row_bytes(uint32_t n);
 // driver). PM_ERROR_DEVICE: none such; the message lists what exists.
 pm_status exec_device_find(const exec_gpu *options, exec_device *out);
 
+// What such a device reads from its memory (exec_kind.bandwidth), with nothing loaded.
+pm_status exec_device_bandwidth(const exec_gpu *options, double *bytes_per_second);
+
 #endif

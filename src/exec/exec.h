@@ -81,6 +81,10 @@ typedef struct exec_kind {
     uint64_t (*weight_bytes)(const exec_weights *w); // memory that they take, mapped pages aside
     const char *(*describe)(const exec_weights *w);  // variant in use: "AVX2, 2 threads"
     bool (*prefers_q8)(const exec_weights *w);       // is act=q8 what suits it?
+    // Optional. Measures what the device reads from its memory, by reading far more than its caches
+    // hold; needs up to 1 GiB beside the weights for a moment, less where there is less. NULL: the
+    // device's memory is the host's (proof/bandwidth.h measures that).
+    pm_status (*bandwidth)(exec_weights *w, double *bytes_per_second);
     // Optional. The i-th thing that users should see (a kernel that had to be replaced by a simpler
     // one); NULL past the last. Opening states can add to them; texts live as long as the weights.
     const char *(*warning)(const exec_weights *w, uint32_t i);

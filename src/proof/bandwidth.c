@@ -67,3 +67,12 @@ done:
     if (memory) os_pages_free(memory, TOTAL_BYTES);
     return status;
 }
+
+pm_status bandwidth_measure_device(const weights *w, int n_threads, double *bytes_per_second)
+{
+    for (uint32_t i = 0; i < w->n_parts; i++) {
+        const weights_part *part = &w->parts[i];
+        if (part->kind->bandwidth) return part->kind->bandwidth(part->loaded, bytes_per_second);
+    }
+    return bandwidth_measure(n_threads, bytes_per_second);
+}

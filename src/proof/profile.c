@@ -109,6 +109,7 @@ pm_status profile_roof(session *s, uint64_t seed, uint32_t n, double *flops_per_
 
 const char *profile_bound(const profile_row *row, double bytes_per_second, double flops_per_second)
 {
+    if (!(bytes_per_second > 0)) return NULL;
     double memory = (double)row->bytes / bytes_per_second;
     double compute = (double)row->flops / flops_per_second;
     double roof = memory > compute ? memory : compute;

@@ -30,7 +30,8 @@ void profile_free(profile *p);
 pm_status profile_roof(session *s, uint64_t seed, uint32_t n, double *flops_per_second);
 
 // What holds an op: "memory" or "compute", the roof that asks for more time, or "latency" where it
-// takes more than 4 times as long as both roofs ask for.
+// takes more than 4 times as long as both roofs ask for. NULL where the bandwidth is not known (0
+// or NaN).
 const char *profile_bound(const profile_row *row, double bytes_per_second, double flops_per_second);
 
 #endif

@@ -240,6 +240,25 @@ static void r4_list(void **state)
     json_decref(document);
 }
 
+// The read bandwidth, also where a binding holds little; what can't be allocated is an error.
+static void bandwidth_of_the_device(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    exec_gpu options = {.selector = "0"};
+    double whole = 0, pieces = 0, none = 0;
+    assert_ok(exec_device_bandwidth(&options, &whole));
+    options.max_binding = options.max_alloc = 8 << 20;
+    assert_ok(exec_device_bandwidth(&options, &pieces));
+    // Wrong by a factor of 1000 in bytes or seconds would be seen; a busy machine is none.
+    assert_true(whole > 1e7 && whole < 1e13);
+    assert_true(pieces > 1e7 && pieces < 1e13);
+    options.fail_alloc = 1;
+    assert_int_equal(exec_device_bandwidth(&options, &none), PM_ERROR_DEVICE);
+    assert_non_null(strstr(error_message(), "bandwidth"));
+    assert_true(none == 0);
+}
+
 static void no_driver(void **state)
 {
     (void)state;
@@ -283,6 +302,7 @@ int main(void)
         cmocka_unit_test(r3_by_name),
         cmocka_unit_test(several_at_once),
         cmocka_unit_test(r4_list),
+        cmocka_unit_test(bandwidth_of_the_device),
         cmocka_unit_test(no_driver),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -17,6 +17,7 @@
 //   ops.c       the other operations as dispatches
 //   prepare.c   all kernels of a state: made, tested, replaced by simpler ones
 //   ahead.c     greedy decoding that does not wait for the host
+//   bandwidth.c  what the device reads a second
 //   selftest.c  one small operation on the device and on the reference
 //   vulkan.c    the executor: states, recordings by bucket, steps, reads and writes
 #ifndef PUMICE_EXEC_VULKAN_VK_H
@@ -518,6 +519,7 @@ pm_status vk_self_test_choice(vk_device *d, const plan_set *set, const plan_op *
 // A state without kernels yet; vulkan.c.
 pm_status vk_state_open(exec_weights *w, const plan_set *set, vk_layers layers, exec **out);
 vk_extent vk_extent_of(const exec *e, const plan *p, const plan_step *step);
+pm_status vk_bandwidth(exec_weights *w, double *bytes_per_second); // exec_kind.bandwidth
 // Decoding ahead of the host (ahead.c).
 bool vk_can_ahead(const exec *e);
 pm_status vk_ahead_begin(exec *e, const plan *p, uint32_t first, uint32_t count,
