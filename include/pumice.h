@@ -62,6 +62,7 @@ typedef struct pm_generation pm_generation;
 typedef struct pm_chat pm_chat;
 typedef struct pm_perplexity pm_perplexity;
 typedef struct pm_quantization pm_quantization;
+typedef struct pm_suite_model pm_suite_model;
 
 PM_API const char *pm_version(void); // "0.1.0"
 // This thread's last message: one line, "" before the first failure; valid until the next one.
@@ -85,7 +86,7 @@ PM_API int pm_options_is_set(const pm_options *options, const char *name);
 
 // The table behind the options, for help texts and bindings; 0 past the end. Any argument may be
 // NULL. `group`: "run", "sampler", "generate", "bench", "check", "perplexity", "against", "repeat",
-// "inspect", "debug". `value`: how the value is
+// "inspect", "debug", "suite". `value`: how the value is
 // written in help ("N|max"), NULL for a switch (set with "true" or "false"). `range` says the
 // accepted values in words.
 PM_API int pm_options_describe(size_t index, const char **name, const char **group,
@@ -364,6 +365,19 @@ PM_API pm_status pm_inspect_trace(pm_model *model, const pm_options *options, co
 // Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints (its
 // form: docs/bench.schema.json). PM_ERROR_RUN: configurations failed; *json is set all the same.
 PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **json);
+
+// The model of `bench --suite`: SmolLM3-3B's shape in Q8_0 with made-up weights (3.3 GB), the same
+// bytes for everyone. Looks for it in `folder`, which is made where it is missing; a file there
+// that is cut or another one is replaced. Then next until *done, which is when the file is there:
+// at once where it was. Destroying an unfinished one leaves nothing behind. PM_ERROR_RUN: no room
+// for it, or it can't be written. Option "suite-layers": a smaller one, for tests.
+PM_API pm_status pm_suite_model_start(const char *folder, const pm_options *options,
+                                      pm_suite_model **model);
+PM_API pm_status pm_suite_model_next(pm_suite_model *model, int *done);
+PM_API double pm_suite_model_part(const pm_suite_model *model);      // done, from 0 to 1
+PM_API const char *pm_suite_model_path(const pm_suite_model *model); // of the file
+PM_API uint64_t pm_suite_model_bytes(const pm_suite_model *model);   // of its weights
+PM_API void pm_suite_model_destroy(pm_suite_model *model);
 
 // Does the model's device compute what the option "against" computes? Runs the option group "check"
 // and returns what `check --json` prints. PM_ERROR_CHECK: it ran and a result is past its bound, or

@@ -5,8 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/size.h"
-#include "make_model/make_model.h"
+#include "make/make.h"
 #include "quant/quant.h"
 
 static const char usage[] =
@@ -30,7 +29,7 @@ static const char usage[] =
     "  --table             prints keys and tensors instead of writing\n";
 
 typedef struct options {
-    shape shape;
+    make_shape shape;
     const char *vocab_from, *out;
     bool table;
 } options;
@@ -54,10 +53,18 @@ static pm_status parse_type(const char *option, const char *text, uint32_t *type
     return PM_OK;
 }
 
+static make_shape published_shape(uint64_t seed)
+{
+    make_shape s = make_smollm3_3b();
+    s.published = true;
+    s.seed = seed;
+    return s;
+}
+
 // Options without a value; false: not one of them.
 static bool parse_flag(const char *option, options *o)
 {
-    shape *s = &o->shape;
+    make_shape *s = &o->shape;
     if (!strcmp(option, "--tied"))
         s->tied = true;
     else if (!strcmp(option, "--untied"))
@@ -65,19 +72,7 @@ static bool parse_flag(const char *option, options *o)
     else if (!strcmp(option, "--table"))
         o->table = true;
     else if (!strcmp(option, "--smollm3-3b"))
-        *s = (shape){.arch = arch_named("smollm3"),
-                     .n_layer = 36,
-                     .n_embd = 2048,
-                     .n_head = 16,
-                     .n_head_kv = 4,
-                     .n_ff = 11008,
-                     .n_vocab = 128256,
-                     .n_ctx = 65536,
-                     .type = QUANT_Q8_0,
-                     .embd_type = QUANT_Q8_0,
-                     .tied = true,
-                     .published = true,
-                     .seed = s->seed};
+        *s = published_shape(s->seed);
     else
         return false;
     return true;
@@ -85,7 +80,7 @@ static bool parse_flag(const char *option, options *o)
 
 static pm_status parse_option(const char *option, const char *value, options *o)
 {
-    shape *s = &o->shape;
+    make_shape *s = &o->shape;
     const struct {
         const char *name;
         uint32_t *field;
@@ -114,7 +109,7 @@ static pm_status parse_option(const char *option, const char *value, options *o)
         return PM_OK;
     }
     if (!strcmp(option, "--arch")) {
-        s->arch = arch_named(value);
+        s->arch = make_arch_named(value);
         return s->arch ? PM_OK : error_set(PM_ERROR_USAGE, "--arch %s: unknown", value);
     }
     return error_set(PM_ERROR_USAGE, "%s: unknown option", option);
@@ -122,7 +117,7 @@ static pm_status parse_option(const char *option, const char *value, options *o)
 
 static const uint32_t type_unset = UINT32_MAX;
 
-static pm_status finish_shape(shape *s)
+static pm_status finish_shape(make_shape *s)
 {
     if (!s->n_ff) s->n_ff = 2 * s->n_embd;
     if (!s->n_head_kv || !s->arch->has_kv_heads) s->n_head_kv = s->n_head;
@@ -140,7 +135,7 @@ static pm_status finish_shape(shape *s)
 
 static pm_status parse(int argc, char **argv, options *o)
 {
-    *o = (options){.shape = {.arch = arch_named("llama"),
+    *o = (options){.shape = {.arch = make_arch_named("llama"),
                              .n_layer = 2,
                              .n_embd = 64,
                              .n_head = 4,
@@ -162,86 +157,91 @@ static pm_status parse(int argc, char **argv, options *o)
     return finish_shape(&o->shape);
 }
 
-static void print_tensors(const tensor_spec *tensors, size_t n)
+// ---- printing ---------------------------------------------------------------------------------
+
+enum { SHOWN_TEXT = 60, SHOWN_ITEMS = 16 };
+
+static void print_text(const char *text, size_t n)
 {
-    for (const tensor_spec *t = tensors; t < tensors + n; t++)
+    for (size_t i = 0; i < n && i < SHOWN_TEXT; i++)
+        putchar(text[i] < 32 && text[i] >= 0 ? ' ' : text[i]);
+    if (n > SHOWN_TEXT) fputs("...", stdout);
+}
+
+static void print_array(const make_key *k)
+{
+    static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
+                                        "bool", "string", "array", "u64", "i64", "f64"};
+    printf("%s (%" PRIu64 ")", names[k->item_type], k->n);
+    for (uint64_t i = 0; k->strings && k->n <= SHOWN_ITEMS && i < k->n; i++) {
+        fputs(i ? ", " : " ", stdout);
+        print_text(k->strings[i].data, k->strings[i].len);
+    }
+}
+
+static void print_copy(const make_key *k)
+{
+    if (k->type == GGUF_STRING) {
+        gguf_string text = gguf_item_string(k->from, k->copy, 0);
+        print_text(text.data, text.len);
+    } else {
+        printf("%.9g", gguf_item_number(k->from, k->copy, 0));
+    }
+}
+
+static void print_keys(const make_keys *list)
+{
+    for (const make_key *k = list->keys; k < list->keys + list->n; k++) {
+        static const char *const names[] = {
+            [GGUF_STRING] = "string", [GGUF_ARRAY] = "array", [GGUF_U32] = "u32",
+            [GGUF_I32] = "i32",       [GGUF_F32] = "f32",     [GGUF_BOOL] = "bool",
+        };
+        const char *type = k->type <= GGUF_ARRAY && names[k->type] ? names[k->type] : "number";
+        printf("key %s %s ", k->name, type);
+        if (k->type == GGUF_ARRAY)
+            print_array(k);
+        else if (k->copy)
+            print_copy(k);
+        else if (k->type == GGUF_STRING)
+            print_text(k->text, strlen(k->text));
+        else if (k->type == GGUF_F32)
+            printf("%.9g", (double)k->real);
+        else
+            printf("%" PRIu32, k->number);
+        putchar('\n');
+    }
+}
+
+static void print_tensors(const make_tensor *tensors, size_t n)
+{
+    for (const make_tensor *t = tensors; t < tensors + n; t++)
         printf("tensor %s %" PRIu64 " %" PRIu64 " %s %" PRIu64 "\n", t->name, t->dims[0],
                t->dims[1], quant_type_name(t->type), t->offset);
 }
 
-enum { PIECE_BYTES = 4 << 20 };
-
-static pm_status write_tensor(gguf_writer *w, const shape *s, const tensor_spec *t, size_t index)
+static pm_status write_model(const char *path, const make_parts *parts)
 {
-    uint64_t row_bytes = t->bytes / t->dims[1];
-    uint64_t rows = row_bytes < PIECE_BYTES ? PIECE_BYTES / row_bytes : 1;
-    if (rows > t->dims[1]) rows = t->dims[1];
-    weights *source;
-    pm_status status = weights_create(s, t, index, &source);
-    if (status != PM_OK) return status;
-    uint8_t *piece = malloc((size_t)(rows * row_bytes));
-    if (!piece) status = error_memory("weights", rows * row_bytes);
-    for (uint64_t first = 0; status == PM_OK && first < t->dims[1]; first += rows) {
-        uint64_t n = rows < t->dims[1] - first ? rows : t->dims[1] - first;
-        weights_rows(source, first, n, piece);
-        status = gguf_put_data(w, piece, n * row_bytes);
-    }
-    free(piece);
-    weights_destroy(source);
+    make_file *f = NULL;
+    bool done = false;
+    pm_status status = make_file_start(path, parts, &f);
+    while (status == PM_OK && !done) status = make_file_next(f, &done);
+    make_file_close(f);
     return status;
 }
 
-static pm_status write_model(const char *path, const shape *s, const key_list *keys,
-                             const tensor_spec *tensors, size_t n)
-{
-    gguf_writer *w;
-    pm_status status = gguf_writer_open(path, &w);
-    if (status != PM_OK) return status;
-    keys_write(keys, w);
-    for (size_t i = 0; i < n; i++)
-        gguf_put_tensor(w, tensors[i].name, tensors[i].type, tensors[i].n_dims, tensors[i].dims);
-    status = gguf_begin_data(w);
-    for (size_t i = 0; status == PM_OK && i < n; i++) status = write_tensor(w, s, &tensors[i], i);
-    if (status == PM_OK) return gguf_writer_commit(w);
-    gguf_writer_abort(w);
-    return status;
-}
-
-static pm_status make_model(options *o)
+static pm_status make_model(const options *o)
 {
     gguf *from = NULL;
-    vocab v = {0};
-    tensor_spec *tensors = NULL;
-    size_t n = 0;
-    pm_status status = PM_OK;
-    key_list *keys = calloc(1, sizeof *keys);
-    if (!keys) return error_memory("keys", sizeof *keys);
-    if (o->vocab_from) {
-        status = gguf_open(o->vocab_from, true, &from);
-        if (status == PM_OK) status = vocab_copy(from, &v);
-        if (status == PM_OK && o->shape.published && v.n_tokens != o->shape.n_vocab)
-            status =
-                error_set(PM_ERROR_USAGE, "%s: has %" PRIu32 " tokens, --smollm3-3b needs %" PRIu32,
-                          o->vocab_from, v.n_tokens, o->shape.n_vocab);
-        o->shape.n_vocab = v.n_tokens;
-    } else {
-        status = vocab_make(o->shape.n_vocab, &v);
-    }
-    if (status == PM_OK) status = shape_tensors(&o->shape, &tensors, &n);
-    if (status == PM_OK) {
-        keys_build(keys, &o->shape, &v);
-        if (keys->full)
-            status = error_set(PM_ERROR_FILE, "%s: has too many tokenizer keys", o->vocab_from);
-    }
+    make_parts *parts = NULL;
+    pm_status status = o->vocab_from ? gguf_open(o->vocab_from, true, &from) : PM_OK;
+    if (status == PM_OK) status = make_parts_new(&o->shape, from, &parts);
     if (status == PM_OK && o->table) {
-        keys_print(keys);
-        print_tensors(tensors, n);
+        print_keys(&parts->keys);
+        print_tensors(parts->tensors, parts->n_tensors);
     } else if (status == PM_OK) {
-        status = write_model(o->out, &o->shape, keys, tensors, n);
+        status = write_model(o->out, parts);
     }
-    free(tensors);
-    free(keys);
-    vocab_free(&v);
+    make_parts_free(parts);
     gguf_close(from);
     return status;
 }

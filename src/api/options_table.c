@@ -116,7 +116,11 @@ const option_row option_table[] = {
      "checks the device first (as check --quick does); only then is a speed called checked"},
     {"suite", "bench", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "the standard run for comparing devices: prompt 512, gen 128, depth 0 and 4096, repeat 5, "
-     "seed 1, checked; what is given beside it stays"},
+     "seed 1, checked; without MODEL on a made-up model of SmolLM3-3B's shape, the same bytes for "
+     "everyone; what is given beside it stays"},
+    // ---- suite: of bench, for diagnosis ----
+    {"suite-layers", "suite", OPTION_INT, "N", NULL, 1, 36, "1 to 36; 0 and -1 are refused", NULL,
+     false, "a standard model of N layers and 4096 tokens, to try --suite quickly"},
     // ---- check ----
     {"tokens", "check", OPTION_INT, "N", NULL, 4, 16777216, "4 to 16777216; 0 and -1 are refused",
      "64", false, "tokens that both sides evaluate"},

@@ -49,6 +49,8 @@ void os_writer_abort(os_writer *w);            // accepts NULL
 bool os_is_directory(const char *path);
 bool os_file_exists(const char *path);
 bool os_same_file(const char *a, const char *b); // both exist and are one, links included
+// Bytes that we may write there; UINT64_MAX where unknown.
+uint64_t os_free_room(const char *folder);
 // Creates the folder and its parents.
 pm_status os_make_directory(const char *path);
 // Calls `visit` with each name in a folder (without . and ..), sorted; missing folder: none.
@@ -115,8 +117,9 @@ int os_terminal_width(void); // 80 where unknown
 // After this, interrupts (Ctrl-C) are counted instead of ending the process, a broken pipe is an
 // error of the write instead of a signal.
 void os_interrupts_catch(void);
-void os_pipe_errors(void); // only the second half
-int os_interrupts(void);   // how many so far
+void os_interrupts_release(void); // they end the process again
+void os_pipe_errors(void);        // only the second half
+int os_interrupts(void);          // how many so far
 void os_interrupts_clear(void);
 // `run(arg)` is called inside the signal handler with each interrupt: it may do what such code may.
 void os_interrupts_call(void (*run)(void *arg), void *arg);

@@ -19,6 +19,7 @@
 #include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <termios.h>
 #include <time.h>
@@ -280,6 +281,12 @@ bool os_same_file(const char *a, const char *b)
 {
     struct stat x, y;
     return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
+uint64_t os_free_room(const char *folder)
+{
+    struct statvfs s;
+    return statvfs(folder, &s) == 0 ? (uint64_t)s.f_bavail * (uint64_t)s.f_frsize : UINT64_MAX;
 }
 
 pm_status os_make_directory(const char *path)
@@ -644,6 +651,11 @@ void os_interrupts_catch(void)
     struct sigaction action = {.sa_handler = on_interrupt};
     sigaction(SIGINT, &action, NULL);
     os_pipe_errors();
+}
+
+void os_interrupts_release(void)
+{
+    signal(SIGINT, SIG_DFL);
 }
 
 void os_interrupts_call(void (*run)(void *arg), void *arg)

@@ -369,10 +369,20 @@ void help_command(const cli_command *command, bool debug)
 {
     static const struct {
         const char *group, *title;
-    } groups[] = {{"generate", "Answers"},  {"sampler", "Sampling"}, {"bench", "Measuring"},
-                  {"repeat", "Repeating"},  {"check", "Checking"},   {"perplexity", "Perplexity"},
-                  {"against", "Comparing"}, {"inspect", "Showing"},  {"run", "Running"},
-                  {"debug", "Diagnosis"}};
+        bool debug;
+    } groups[] = {
+        {"generate", "Answers", false},
+        {"sampler", "Sampling", false},
+        {"bench", "Measuring", false},
+        {"repeat", "Repeating", false},
+        {"check", "Checking", false},
+        {"perplexity", "Perplexity", false},
+        {"against", "Comparing", false},
+        {"inspect", "Showing", false},
+        {"run", "Running", false},
+        {"debug", "Diagnosis", true},
+        {"suite", "Diagnosis of --suite", true},
+    };
     out_print("Usage: pumice %s %s%s[options]\n\n", command->name, command->words,
               *command->words ? " " : "");
     help_wrapped(command->summary, 0, 0);
@@ -387,8 +397,7 @@ void help_command(const cli_command *command, bool debug)
             help_option(o->letter, o->name, o->value, o->help);
     for (size_t k = 0; k < sizeof groups / sizeof groups[0]; k++) {
         if (!group_taken(command, groups[k].group)) continue;
-        if (debug || strcmp(groups[k].group, "debug") != 0)
-            help_group(groups[k].group, groups[k].title);
+        if (debug || !groups[k].debug) help_group(groups[k].group, groups[k].title);
     }
 }
 

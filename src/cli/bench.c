@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/os.h"
 #include "cli/cli.h"
 
 const cli_option bench_options[] = {
@@ -182,6 +183,60 @@ static void print_results(const json_t *all, const style *f)
     if (json_object_get(all, "ops")) print_ops(all, f);
 }
 
+// ---- the standard model -----------------------------------------------------------------------
+
+static pm_status make_suite_model(cli_args *args, pm_suite_model *m)
+{
+    bool line = !args->quiet && os_is_terminal(2);
+    double start = os_seconds();
+    int done = 0, shown = -1;
+    pm_status status = PM_OK;
+    if (pm_suite_model_part(m) < 1 && !args->quiet)
+        say("making the standard model (%s) in %s", show_mib(pm_suite_model_bytes(m)),
+            pm_suite_model_path(m));
+    os_interrupts_clear();
+    os_interrupts_catch();
+    while (status == PM_OK && !done && os_interrupts() == 0) {
+        status = pm_suite_model_next(m, &done);
+        if (line && status == PM_OK && !done) show_percent(pm_suite_model_part(m), start, &shown);
+    }
+    if (shown >= 0) fputs("\r\033[K", stderr);
+    args->interrupted = !done && os_interrupts() > 0;
+    os_interrupts_release();
+    return status;
+}
+
+// --suite without a MODEL: where the standard model is, made where it is missing.
+static pm_status suite_model(cli_args *args, char **path)
+{
+    const char *given = pm_options_get(args->options, "cache-dir");
+    char *folder = given ? strdup(given) : cache_folder();
+    if (!folder)
+        return error_set(PM_ERROR_USAGE, "--suite: no folder for the standard model (HOME is not "
+                                         "set: give --cache-dir FOLDER, or MODEL)");
+    pm_suite_model *m = NULL;
+    pm_status status = pm_suite_model_start(folder, args->options, &m);
+    if (status == PM_OK) status = make_suite_model(args, m);
+    if (status == PM_OK && !(*path = strdup(pm_suite_model_path(m))))
+        status = error_memory("a path", 0);
+    pm_suite_model_destroy(m);
+    free(folder);
+    return status;
+}
+
+static pm_status bench_model(cli_args *args, loaded *l)
+{
+    const char *word = args->n_words ? args->words[0] : NULL, *suite;
+    suite = pm_options_get(args->options, "suite");
+    if (word || args_get(args, "model") || !suite || strcmp(suite, "true") != 0)
+        return loaded_model(args, word, l);
+    char *path = NULL;
+    pm_status status = suite_model(args, &path);
+    if (status == PM_OK && !args->interrupted) status = loaded_model(args, path, l);
+    free(path);
+    return status;
+}
+
 pm_status run_bench(cli_args *args)
 {
     const char *form = args_get(args, "output");
@@ -193,7 +248,8 @@ pm_status run_bench(cli_args *args)
                          form);
     loaded l = {0};
     char *text = NULL;
-    pm_status status = loaded_model(args, args->n_words ? args->words[0] : NULL, &l);
+    pm_status status = bench_model(args, &l);
+    if (args->interrupted) return status;
     if (status == PM_OK) status = pm_bench(l.model, args->options, &text);
     device_warnings(args, &l);
     if (text && !strcmp(form, "json")) {

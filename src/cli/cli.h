@@ -106,6 +106,9 @@ void say(const char *format, ...) PRINTF_LIKE(1, 2); // no prefix, adds the line
 // Are remarks about the run (device, cache, timing) wanted? On a terminal and with -v, not with -q.
 bool say_wanted(const cli_args *args);
 
+// One line on a terminal, written again when another percent is done; *shown is -1 at first.
+void show_percent(double part, double start, int *shown);
+
 // A JSON string of bytes that need not be UTF-8: what is not becomes U+FFFD.
 json_t *json_of_bytes(const char *bytes, size_t n);
 // "3.1 GB", "12.5 MiB" into one of a few static buffers.

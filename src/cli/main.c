@@ -45,8 +45,8 @@ static const cli_command commands[] = {
      "First each operation alone, on the reference's inputs; then whole runs of both. Ends with "
      "status 5 where something is past its bound, with 4 (skipped) where the device is missing.",
      1, check_options, RUNS " check against repeat", run_check},
-    {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options, RUNS " bench repeat",
-     run_bench},
+    {"bench", "[MODEL]", "how fast a model runs here", NULL, 1, bench_options,
+     RUNS " bench repeat suite", run_bench},
     {"perplexity", "[MODEL]", "how well a model foretells a text, with its standard error",
      "The text is cut into windows of --ctx tokens (default 512); of each the second half is "
      "scored. "

@@ -110,6 +110,15 @@ static size_t character_bytes(const unsigned char *s, size_t n)
     return 0;
 }
 
+void show_percent(double part, double start, int *shown)
+{
+    double seconds = os_seconds() - start;
+    int percent = (int)(100 * part);
+    if (percent == *shown || part <= 0) return;
+    *shown = percent;
+    fprintf(stderr, "\r%3d %%, %.0f s left\033[K", percent, seconds / part - seconds);
+}
+
 json_t *json_of_bytes(const char *bytes, size_t n)
 {
     json_t *plain = json_stringn(bytes ? bytes : "", n);

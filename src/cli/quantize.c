@@ -4,16 +4,6 @@
 #include "base/os.h"
 #include "cli/cli.h"
 
-// One line on a terminal, written again when a percent is done.
-static void show_progress(const pm_quantization *q, double start, int *shown)
-{
-    double part = pm_quantization_part(q), seconds = os_seconds() - start;
-    int percent = (int)(100 * part);
-    if (percent == *shown || part <= 0) return;
-    *shown = percent;
-    fprintf(stderr, "\r%3d %%, %.0f s left\033[K", percent, seconds / part - seconds);
-}
-
 static pm_status run_pieces(cli_args *args, pm_quantization *q)
 {
     bool line = !args->quiet && os_is_terminal(2);
@@ -24,7 +14,7 @@ static pm_status run_pieces(cli_args *args, pm_quantization *q)
     os_interrupts_catch();
     while (status == PM_OK && !done && os_interrupts() == 0) {
         status = pm_quantization_next(q, &done);
-        if (line && status == PM_OK) show_progress(q, start, &shown);
+        if (line && status == PM_OK) show_percent(pm_quantization_part(q), start, &shown);
     }
     if (shown >= 0) fputs("\r\033[K", stderr);
     args->interrupted = !done && os_interrupts() > 0;

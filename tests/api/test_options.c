@@ -108,8 +108,9 @@ static void reals(void **state)
 static void table_is_sound(void **state)
 {
     (void)state;
-    static const char *const groups[] = {"run",        "sampler", "generate", "bench",   "check",
-                                         "perplexity", "against", "repeat",   "inspect", "debug"};
+    static const char *const groups[] = {"run",     "sampler",    "generate", "bench",
+                                         "check",   "perplexity", "against",  "repeat",
+                                         "inspect", "suite",      "debug"};
     const char *name, *group, *value, *range, *fallback, *help;
     size_t n = 0;
     for (; pm_options_describe(n, &name, &group, &value, &range, &fallback, &help); n++) {

@@ -20,6 +20,7 @@ static const struct folder {
     {"quant", 1, NULL, NULL},
     {"text", 1, NULL, "utf8proc.h"},
     {"chat", 2, NULL, "jansson.h utf8proc.h"},
+    {"make", 2, NULL, NULL},
     {"model", 2, NULL, NULL},
     {"plan", 3, NULL, NULL},
     {"exec", 4, "plan/plan.h quant base", "immintrin.h emmintrin.h arm_neon.h volk.h"},

@@ -1,6 +1,6 @@
 // A made-up byte-level BPE vocabulary that obeys its own merges: 256 byte tokens, then one token
 // per merge (two letters, then two such pairs), then control tokens.
-#include "make_model.h"
+#include "make/make.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -91,11 +91,11 @@ static void add_control(buf *b, unsigned index)
     }
 }
 
-pm_status vocab_make(uint32_t n_tokens, vocab *v)
+pm_status make_vocab_new(uint32_t n_tokens, make_vocab *v)
 {
     uint32_t n_control = n_tokens < MANY_TOKENS ? N_CONTROL_FEW : N_CONTROL_MANY;
     uint32_t least = N_BYTES + N_CONTROL_FEW, most = N_BYTES + N_PAIRS + N_QUADS + N_CONTROL_MANY;
-    *v = (vocab){.n_tokens = n_tokens};
+    *v = (make_vocab){.n_tokens = n_tokens};
     if (n_tokens < least || n_tokens > most)
         return error_set(PM_ERROR_USAGE,
                          "a made-up vocabulary has %" PRIu32 " to %" PRIu32 " tokens, not %" PRIu32,
@@ -136,13 +136,13 @@ pm_status vocab_make(uint32_t n_tokens, vocab *v)
 
 no_memory:
     buf_free(&text);
-    vocab_free(v);
+    make_vocab_free(v);
     return error_memory("a vocabulary", n_tokens);
 }
 
-pm_status vocab_copy(const gguf *from, vocab *v)
+pm_status make_vocab_copy(const gguf *from, make_vocab *v)
 {
-    *v = (vocab){0};
+    *v = (make_vocab){0};
     const gguf_value *tokens = gguf_find(from, "tokenizer.ggml.tokens");
     if (!tokens || tokens->type != GGUF_ARRAY || tokens->item_type != GGUF_STRING ||
         tokens->n_items == 0 || tokens->n_items > UINT32_MAX)
@@ -153,11 +153,11 @@ pm_status vocab_copy(const gguf *from, vocab *v)
     return PM_OK;
 }
 
-void vocab_free(vocab *v)
+void make_vocab_free(make_vocab *v)
 {
     free(v->tokens);
     free(v->merges);
     free(v->types);
     free(v->text);
-    *v = (vocab){0};
+    *v = (make_vocab){0};
 }

@@ -1,51 +1,50 @@
 // The keys of a model, in the order of converted files.
-#include "make_model.h"
+#include "make/make.h"
 
-#include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "quant/quant.h"
 
-static key *add(key_list *list, const char *name, gguf_type type)
+static make_key *add(make_keys *list, const char *name, gguf_type type)
 {
-    if (list->n == MAX_KEYS) {
+    if (list->n == MAKE_MAX_KEYS) {
         list->full = true;
         list->n--;
     }
-    key *k = &list->keys[list->n++];
-    *k = (key){.type = type};
+    make_key *k = &list->keys[list->n++];
+    *k = (make_key){.type = type};
     snprintf(k->name, sizeof k->name, "%s", name);
     return k;
 }
 
-static void add_text(key_list *list, const char *name, const char *text)
+static void add_text(make_keys *list, const char *name, const char *text)
 {
     add(list, name, GGUF_STRING)->text = text;
 }
 
-static void add_number(key_list *list, const char *name, uint32_t number)
+static void add_number(make_keys *list, const char *name, uint32_t number)
 {
     add(list, name, GGUF_U32)->number = number;
 }
 
-static void add_strings(key_list *list, const char *name, const gguf_string *strings, uint64_t n)
+static void add_strings(make_keys *list, const char *name, const gguf_string *strings, uint64_t n)
 {
-    key *k = add(list, name, GGUF_ARRAY);
+    make_key *k = add(list, name, GGUF_ARRAY);
     k->item_type = GGUF_STRING;
     k->strings = strings;
     k->n = n;
 }
 
 // "ARCH.NAME"
-static void add_arch_number(key_list *list, const shape *s, const char *name, uint32_t number)
+static void add_arch_number(make_keys *list, const make_shape *s, const char *name, uint32_t number)
 {
     char full[96];
     snprintf(full, sizeof full, "%s.%s", s->arch->name, name);
     add_number(list, full, number);
 }
 
-static void add_arch_real(key_list *list, const shape *s, const char *name, float real)
+static void add_arch_real(make_keys *list, const make_shape *s, const char *name, float real)
 {
     char full[96];
     snprintf(full, sizeof full, "%s.%s", s->arch->name, name);
@@ -53,7 +52,7 @@ static void add_arch_real(key_list *list, const shape *s, const char *name, floa
 }
 
 // What only the published file says of itself.
-static void add_description(key_list *list)
+static void add_description(make_keys *list)
 {
     static const gguf_string tags[] = {{"unsloth", 7}};
     static const gguf_string languages[] = {{"en", 2}, {"fr", 2}, {"es", 2}, {"it", 2},
@@ -72,7 +71,7 @@ static void add_description(key_list *list)
     add_strings(list, "general.languages", languages, 8);
 }
 
-static void add_imatrix(key_list *list, const shape *s)
+static void add_imatrix(make_keys *list, const make_shape *s)
 {
     add_text(list, "quantize.imatrix.file", "SmolLM3-3B-GGUF/imatrix_unsloth.dat");
     add_text(list, "quantize.imatrix.dataset", "unsloth_calibration_SmolLM3-3B.txt");
@@ -80,7 +79,7 @@ static void add_imatrix(key_list *list, const shape *s)
     add_number(list, "quantize.imatrix.chunks_count", 505);
 }
 
-static void add_shape(key_list *list, const shape *s)
+static void add_shape(make_keys *list, const make_shape *s)
 {
     const char *name = s->arch->name;
     add_arch_number(list, s, "block_count", s->n_layer);
@@ -120,11 +119,11 @@ static const char plain_template[] =
     "message['content'] + '<|im_end|>' + '\\n' }}{% endfor %}{%- if add_generation_prompt %}"
     "{{ '<|im_start|>assistant\\n' }}{% endif %}";
 
-static void add_copy(key_list *list, const gguf *from, const gguf_value *v)
+static void add_copy(make_keys *list, const gguf *from, const gguf_value *v)
 {
     char name[96];
     snprintf(name, sizeof name, "%.*s", (int)(v->key.len > 95 ? 95 : v->key.len), v->key.data);
-    key *k = add(list, name, v->type);
+    make_key *k = add(list, name, v->type);
     k->item_type = v->item_type;
     k->n = v->n_items;
     k->from = from;
@@ -148,7 +147,7 @@ static const char *const published_keys[] = {
     "tokenizer.chat_template",
 };
 
-static void copy_tokenizer(key_list *list, const shape *s, const vocab *v)
+static void copy_tokenizer(make_keys *list, const make_shape *s, const make_vocab *v)
 {
     if (!s->published) {
         for (size_t i = 0; i < gguf_n_values(v->from); i++) {
@@ -163,12 +162,12 @@ static void copy_tokenizer(key_list *list, const shape *s, const vocab *v)
     }
 }
 
-static void make_tokenizer(key_list *list, const shape *s, const vocab *v)
+static void make_tokenizer(make_keys *list, const make_shape *s, const make_vocab *v)
 {
     add_text(list, "tokenizer.ggml.model", "gpt2");
     add_text(list, "tokenizer.ggml.pre", s->arch->pre);
     add_strings(list, "tokenizer.ggml.tokens", v->tokens, v->n_tokens);
-    key *types = add(list, "tokenizer.ggml.token_type", GGUF_ARRAY);
+    make_key *types = add(list, "tokenizer.ggml.token_type", GGUF_ARRAY);
     types->item_type = GGUF_I32;
     types->ints = v->types;
     types->n = v->n_tokens;
@@ -198,12 +197,12 @@ static uint32_t file_type(uint32_t type)
     return 1024; // "guessed"
 }
 
-void keys_build(key_list *list, const shape *s, const vocab *v)
+void make_keys_build(make_keys *list, const make_shape *s, const make_vocab *v)
 {
-    *list = (key_list){0};
+    *list = (make_keys){0};
     add_text(list, "general.architecture", s->arch->name);
     add_text(list, "general.type", "model");
-    add_text(list, "general.name", s->published ? "Smollm3-3B" : "random");
+    add_text(list, "general.name", s->published ? "Smollm3-3B" : s->name ? s->name : "random");
     if (s->published) add_description(list);
     add_shape(list, s);
     if (v->from)
@@ -215,9 +214,9 @@ void keys_build(key_list *list, const shape *s, const vocab *v)
     if (s->published) add_imatrix(list, s);
 }
 
-void keys_write(const key_list *list, gguf_writer *w)
+void make_keys_write(const make_keys *list, gguf_writer *w)
 {
-    for (const key *k = list->keys; k < list->keys + list->n; k++) {
+    for (const make_key *k = list->keys; k < list->keys + list->n; k++) {
         if (k->copy)
             gguf_put_copy(w, k->from, k->copy);
         else if (k->type == GGUF_STRING)
@@ -232,60 +231,5 @@ void keys_write(const key_list *list, gguf_writer *w)
             gguf_put_strings(w, k->name, k->strings, k->n);
         else
             gguf_put_i32s(w, k->name, k->ints, k->n);
-    }
-}
-
-// ---- printing ---------------------------------------------------------------------------------
-
-enum { SHOWN_TEXT = 60, SHOWN_ITEMS = 16 };
-
-static void print_text(const char *text, size_t n)
-{
-    for (size_t i = 0; i < n && i < SHOWN_TEXT; i++)
-        putchar(text[i] < 32 && text[i] >= 0 ? ' ' : text[i]);
-    if (n > SHOWN_TEXT) fputs("...", stdout);
-}
-
-static void print_array(const key *k)
-{
-    static const char *const names[] = {"u8",   "i8",     "u16",   "i16", "u32", "i32", "f32",
-                                        "bool", "string", "array", "u64", "i64", "f64"};
-    printf("%s (%" PRIu64 ")", names[k->item_type], k->n);
-    for (uint64_t i = 0; k->strings && k->n <= SHOWN_ITEMS && i < k->n; i++) {
-        fputs(i ? ", " : " ", stdout);
-        print_text(k->strings[i].data, k->strings[i].len);
-    }
-}
-
-static void print_copy(const key *k)
-{
-    if (k->type == GGUF_STRING) {
-        gguf_string text = gguf_item_string(k->from, k->copy, 0);
-        print_text(text.data, text.len);
-    } else {
-        printf("%.9g", gguf_item_number(k->from, k->copy, 0));
-    }
-}
-
-void keys_print(const key_list *list)
-{
-    for (const key *k = list->keys; k < list->keys + list->n; k++) {
-        static const char *const names[] = {
-            [GGUF_STRING] = "string", [GGUF_ARRAY] = "array", [GGUF_U32] = "u32",
-            [GGUF_I32] = "i32",       [GGUF_F32] = "f32",     [GGUF_BOOL] = "bool",
-        };
-        const char *type = k->type <= GGUF_ARRAY && names[k->type] ? names[k->type] : "number";
-        printf("key %s %s ", k->name, type);
-        if (k->type == GGUF_ARRAY)
-            print_array(k);
-        else if (k->copy)
-            print_copy(k);
-        else if (k->type == GGUF_STRING)
-            print_text(k->text, strlen(k->text));
-        else if (k->type == GGUF_F32)
-            printf("%.9g", (double)k->real);
-        else
-            printf("%" PRIu32, k->number);
-        putchar('\n');
     }
 }

@@ -1,7 +1,7 @@
 // Random weights, a pure function of seed, tensor and place. Formats with an encoder get encoded
 // values of a bell shape; Q8_0, where the gigabytes are, is written directly; of the others every
 // bit pattern is valid, so blocks are random bytes whose scales are set for the wanted spread.
-#include "make_model.h"
+#include "make/make.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -10,8 +10,8 @@
 #include "base/rng.h"
 #include "quant/quant.h"
 
-struct weights {
-    const tensor_spec *t;
+struct make_values {
+    const make_tensor *t;
     const quant_format *format;
     uint64_t seed, blocks_per_row;
     float mean, std;
@@ -94,7 +94,7 @@ static void q8_block(uint64_t seed, uint64_t block, float std, uint8_t *dst)
 
 // The scale that gives random blocks of the format the wanted deviation: from that of 256 blocks
 // with scale 1.
-static pm_status measure_scale(weights *w)
+static pm_status measure_scale(make_values *w)
 {
     uint8_t block[512];
     float values[256];
@@ -113,50 +113,50 @@ static pm_status measure_scale(weights *w)
     return PM_OK;
 }
 
-pm_status weights_create(const shape *s, const tensor_spec *t, size_t index, weights **out)
+pm_status make_values_open(uint64_t seed, const make_tensor *t, uint32_t n_layer, make_values **out)
 {
     *out = NULL;
-    weights *w = calloc(1, sizeof *w);
+    make_values *w = calloc(1, sizeof *w);
     float *row = malloc((size_t)t->dims[0] * sizeof *row);
     if (!w || !row) {
         free(w);
         free(row);
         return error_memory("a row", t->dims[0] * sizeof *row);
     }
-    *w = (weights){.t = t, .format = quant_format_of(t->type), .row = row};
+    *w = (make_values){.t = t, .format = quant_format_of(t->type), .row = row};
     if (!w->format || t->dims[0] % w->format->block_values) {
         quant_unsupported(t->type, t->name);
-        weights_destroy(w);
+        make_values_close(w);
         return PM_ERROR_FILE;
     }
     pm_status status = PM_OK;
-    w->seed = rng_u64(s->seed, index);
+    w->seed = seed;
     w->blocks_per_row = t->dims[0] / w->format->block_values;
     double cols = (double)t->dims[0];
-    w->mean = t->fill == FILL_NORM ? 1.0f : 0.0f;
+    w->mean = t->fill == MAKE_FILL_NORM ? 1.0f : 0.0f;
     switch (t->fill) {
-    case FILL_EMBD: w->std = (float)(2 / sqrt(cols)); break; // logits of deviation 2
-    case FILL_MATRIX: w->std = (float)(1 / sqrt(cols)); break;
-    case FILL_OUT: w->std = (float)(1 / sqrt(cols * 2 * s->n_layer)); break;
-    case FILL_NORM: w->std = 0.05f; break;
-    case FILL_BIAS: w->std = 0.02f; break;
+    case MAKE_FILL_EMBD: w->std = (float)(2 / sqrt(cols)); break; // logits of deviation 2
+    case MAKE_FILL_MATRIX: w->std = (float)(1 / sqrt(cols)); break;
+    case MAKE_FILL_OUT: w->std = (float)(1 / sqrt(cols * 2 * n_layer)); break;
+    case MAKE_FILL_NORM: w->std = 0.05f; break;
+    case MAKE_FILL_BIAS: w->std = 0.02f; break;
     }
     if (!w->format->encode) status = measure_scale(w);
     if (status == PM_OK)
         *out = w;
     else
-        weights_destroy(w);
+        make_values_close(w);
     return status;
 }
 
-void weights_destroy(weights *w)
+void make_values_close(make_values *w)
 {
     if (!w) return;
     free(w->row);
     free(w);
 }
 
-void weights_rows(weights *w, uint64_t first, uint64_t n, void *dst)
+void make_values_rows(make_values *w, uint64_t first, uint64_t n, void *dst)
 {
     const quant_format *f = w->format;
     uint64_t cols = w->t->dims[0];
