@@ -168,6 +168,8 @@ const option_row option_table[] = {
      "features of a GPU that are not to be used"},
     {"vk-debug-barriers", "debug", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "a full barrier after every dispatch: the same results to the bit"},
+    {"vk-pick", "debug", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
+     "the largest logits are listed on a software driver too, as on a GPU"},
     {"vk-limits", "debug", OPTION_CHOICE, "NAME", "device|minimum", 0, 0, "device or minimum",
      "device", false, "minimum: as if the GPU had only what the specification requires"},
     {"max-alloc", "debug", OPTION_INT, "BYTES", NULL, 0, BIG_SEED,

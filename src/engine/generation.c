@@ -33,7 +33,9 @@ struct generation {
     bool want_logprobs;
 
     enum { AHEAD_UNTRIED, AHEAD_RUNS, AHEAD_OFF } ahead;
-    bool chosen; // the next token is known without logits
+    bool takes_pick;       // never needs all logits at once, unless the sampler does
+    const plan_pick *pick; // the next token is drawn from this list; NULL: from logits
+    bool chosen;           // the next token is known without logits
     int32_t choice;
 
     double started, first_token;
@@ -103,7 +105,8 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
     }
     // Log-probabilities and grammars want all logits; so does whatever is not the most likely
     // token.
-    if (g->want_logprobs || g->grammar || !sampler_is_argmax(g->sampler)) g->ahead = AHEAD_OFF;
+    g->takes_pick = !g->want_logprobs && !g->grammar;
+    if (!g->takes_pick || !sampler_is_argmax(g->sampler)) g->ahead = AHEAD_OFF;
     memcpy(g->prompt, prompt, n_prompt * sizeof *prompt);
     for (size_t i = 0; i < n_prompt; i++) sampler_accept(g->sampler, prompt[i]);
     g->n_cached = session_reuse(s, prompt, n_prompt);
@@ -168,19 +171,27 @@ static pm_status follow(generation *g, int32_t last)
     return status;
 }
 
+// As the sampler needs it: all logits, or the largest ones alone.
+static pm_status evaluate(generation *g, const int32_t *ids, size_t n)
+{
+    if (g->takes_pick && sampler_takes_top(g->sampler, PLAN_N_TOP, (size_t)g->n_vocab))
+        return session_eval_pick(g->s, ids, n, &g->pick);
+    return session_eval(g->s, ids, n, false);
+}
+
 // Brings the session to where the next token can be drawn: the prompt's rest, or the last token.
 static pm_status advance(generation *g)
 {
     g->chosen = false;
+    g->pick = NULL;
     if (g->tokens.n > 0) {
         int32_t last = g->tokens.ids[g->tokens.n - 1];
         pm_status followed = g->ahead == AHEAD_OFF ? PM_OK : follow(g, last);
         if (followed != PM_OK || g->chosen) return followed;
-        return session_eval(g->s, &last, 1, false);
+        return evaluate(g, &last, 1);
     }
     double before = os_seconds();
-    pm_status status =
-        session_eval(g->s, g->prompt + g->n_cached, g->n_prompt - g->n_cached, false);
+    pm_status status = evaluate(g, g->prompt + g->n_cached, g->n_prompt - g->n_cached);
     g->times.prompt_s = os_seconds() - before;
     return status;
 }
@@ -243,6 +254,10 @@ static pm_status pick_allowed(generation *g, const float *logits, int32_t *id, b
 
 static pm_status pick(generation *g, const float *logits, int32_t *id, bool *complete)
 {
+    const plan_pick *top = g->pick;
+    if (top)
+        return sampler_sample_top(g->sampler, top->top_id, top->top_logit, top->n_top, g->n_vocab,
+                                  id);
     if (g->grammar && !g->grammar_after) return pick_allowed(g, logits, id, complete);
     return sampler_sample(g->sampler, logits, g->n_vocab, id);
 }

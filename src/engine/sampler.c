@@ -191,15 +191,17 @@ static void penalize(const sampler *s, float *logits, int32_t n_vocab)
     }
 }
 
-// *logits becomes the adjusted ones where something adjusts them.
-static pm_status adjust(sampler *s, const float **logits, int32_t n_vocab)
+// *on: penalties apply to the next draw, and their window is counted.
+static pm_status begin_penalties(sampler *s, bool *on)
 {
-    bool penalties = penalties_on(s) && s->n_window > 0;
-    if (s->out_of_memory || (penalties && !count_window(s))) {
-        return error_memory("the window of the penalties", s->n_window * sizeof *s->window);
-    }
-    if (!penalties && s->p.n_biases == 0) return PM_OK;
-    memcpy(s->adjusted, *logits, (size_t)n_vocab * sizeof **logits);
+    *on = penalties_on(s) && s->n_window > 0;
+    if (!s->out_of_memory && (!*on || count_window(s))) return PM_OK;
+    return error_memory("the window of the penalties", s->n_window * sizeof *s->window);
+}
+
+// Bias and penalties on what s->adjusted holds.
+static pm_status apply(const sampler *s, bool penalties, int32_t n_vocab)
+{
     for (size_t i = 0; i < s->p.n_biases; i++) {
         int32_t id = s->biases[i].id;
         if (id < 0 || id >= n_vocab) {
@@ -209,8 +211,18 @@ static pm_status adjust(sampler *s, const float **logits, int32_t n_vocab)
         s->adjusted[id] += s->biases[i].bias;
     }
     if (penalties) penalize(s, s->adjusted, n_vocab);
-    *logits = s->adjusted;
     return PM_OK;
+}
+
+// *logits becomes the adjusted ones where something adjusts them.
+static pm_status adjust(sampler *s, const float **logits, int32_t n_vocab)
+{
+    bool penalties;
+    pm_status status = begin_penalties(s, &penalties);
+    if (status != PM_OK || (!penalties && s->p.n_biases == 0)) return status;
+    memcpy(s->adjusted, *logits, (size_t)n_vocab * sizeof **logits);
+    *logits = s->adjusted;
+    return apply(s, penalties, n_vocab);
 }
 
 // weight = exp((logit - max) / temp): the most likely token has 1.
@@ -289,20 +301,26 @@ static size_t typical(sampler_candidate *c, size_t n, const float *logits, doubl
     return n;
 }
 
-// What stays after top-k, typical-p, top-p and min-p, in s->candidates.
-static size_t filter(sampler *s, const float *logits, size_t n_vocab, double max)
+// The candidates of top-k, in order; without it all, by id.
+static size_t list_candidates(sampler *s, const float *logits, size_t n_vocab)
+{
+    size_t n = 0;
+    if (s->p.top_k > 0 && (uint64_t)s->p.top_k < n_vocab) {
+        n = (size_t)s->p.top_k;
+        candidates_top(logits, n_vocab, n, s->candidates);
+        return n;
+    }
+    for (size_t i = 0; i < n_vocab; i++)
+        if (logits[i] > -INFINITY)
+            s->candidates[n++] = (sampler_candidate){(int32_t)i, logits[i], 0};
+    return n;
+}
+
+// What stays of the n candidates after typical-p, top-p and min-p. `logits` has theirs.
+static size_t filter(sampler *s, const float *logits, size_t n, double max)
 {
     const sampler_params *p = &s->p;
     sampler_candidate *c = s->candidates;
-    size_t n = 0;
-    if (p->top_k > 0 && (uint64_t)p->top_k < n_vocab) {
-        n = (size_t)p->top_k;
-        candidates_top(logits, n_vocab, n, c);
-    } else {
-        for (size_t i = 0; i < n_vocab; i++) {
-            if (logits[i] > -INFINITY) c[n++] = (sampler_candidate){(int32_t)i, logits[i], 0};
-        }
-    }
     set_weights(c, n, max, p->temp_last ? 1 : p->temp);
     if (p->typical_p < 1) n = typical(c, n, logits, p->typical_p);
     if (p->top_p < 1) n = nucleus(c, n, p->top_p * total_weight(c, n));
@@ -334,23 +352,86 @@ pm_status sampler_candidates(sampler *s, const float *logits, int32_t n_vocab,
         s->candidates[0] = (sampler_candidate){id, max, 1};
         *n = 1;
     } else {
-        *n = filter(s, logits, (size_t)n_vocab, (double)max);
+        *n = filter(s, logits, list_candidates(s, logits, (size_t)n_vocab), (double)max);
     }
     if (*n == 0) return error_set(PM_ERROR_RUN, "no token is left to draw from");
     *candidates = s->candidates;
     return PM_OK;
 }
 
-pm_status sampler_sample(sampler *s, const float *logits, int32_t n_vocab, int32_t *id)
+// The next draw of the seed, among n candidates.
+static int32_t draw(sampler *s, const sampler_candidate *c, size_t n)
 {
-    const sampler_candidate *c;
-    size_t n;
-    pm_status status = sampler_candidates(s, logits, n_vocab, &c, &n);
-    if (status != PM_OK) return status;
     double rest = rng_double(s->p.seed, s->n_draws) * total_weight(c, n);
     s->n_draws++;
     size_t i = 0;
     while (i + 1 < n && rest >= c[i].weight) rest -= c[i++].weight;
-    *id = c[i].id;
+    return c[i].id;
+}
+
+pm_status sampler_sample(sampler *s, const float *logits, int32_t n_vocab, int32_t *id)
+{
+    const sampler_candidate *c = NULL;
+    size_t n = 0;
+    pm_status status = sampler_candidates(s, logits, n_vocab, &c, &n);
+    if (status == PM_OK) *id = draw(s, c, n);
+    return status;
+}
+
+// ---- from the largest ones alone --------------------------------------------------------------
+
+// How many tokens bias and penalties may lower; SIZE_MAX: they may raise some.
+static size_t n_lowered(const sampler *s)
+{
+    const sampler_params *p = &s->p;
+    for (size_t i = 0; i < p->n_biases; i++)
+        if (s->biases[i].bias > 0) return SIZE_MAX;
+    if (!penalties_on(s)) return p->n_biases;
+    bool lower = p->repeat_penalty >= 1 && p->presence_penalty >= 0 && p->frequency_penalty >= 0;
+    return lower ? p->n_biases + s->n_window : SIZE_MAX;
+}
+
+bool sampler_takes_top(const sampler *s, size_t n_top, size_t n_vocab)
+{
+    const sampler_params *p = &s->p;
+    bool cuts = p->temp == 0 || (p->top_k > 0 && (uint64_t)p->top_k < n_vocab);
+    uint64_t k = p->temp == 0 ? 1 : (uint64_t)p->top_k;
+    size_t lowered = n_lowered(s);
+    return cuts && lowered <= n_top && k <= n_top - lowered;
+}
+
+// The listed logits in s->adjusted, bias and penalties applied. What isn't listed is never read.
+static pm_status adjust_top(sampler *s, const int32_t *ids, const float *logits, size_t n_top,
+                            int32_t n_vocab)
+{
+    bool penalties = false;
+    pm_status status = reserve(s, (size_t)n_vocab);
+    if (status == PM_OK) status = begin_penalties(s, &penalties);
+    if (status != PM_OK) return status;
+    for (size_t i = 0; i < s->p.n_biases; i++) {
+        int32_t id = s->biases[i].id;
+        if (id >= 0 && id < n_vocab) s->adjusted[id] = 0;
+    }
+    for (size_t i = 0; penalties && i < s->n_counts; i++) {
+        count c = s->counts[i];
+        if (c.n && c.id >= 0 && c.id < n_vocab) s->adjusted[c.id] = 0;
+    }
+    for (size_t i = 0; i < n_top; i++) s->adjusted[ids[i]] = logits[i];
+    return apply(s, penalties, n_vocab);
+}
+
+pm_status sampler_sample_top(sampler *s, const int32_t *ids, const float *logits, size_t n_top,
+                             int32_t n_vocab, int32_t *id)
+{
+    pm_status status = adjust_top(s, ids, logits, n_top, n_vocab);
+    if (status != PM_OK) return status;
+    sampler_candidate *c = s->candidates;
+    for (size_t i = 0; i < n_top; i++) c[i] = (sampler_candidate){ids[i], s->adjusted[ids[i]], 1};
+    candidates_sort(c, n_top);
+    size_t n = s->p.temp == 0 ? 1 : (size_t)s->p.top_k;
+    if (n > n_top) n = n_top;
+    if (s->p.temp != 0) n = filter(s, s->adjusted, n, (double)c[0].logit);
+    if (n == 0) return error_set(PM_ERROR_RUN, "no token is left to draw from");
+    *id = draw(s, c, n);
     return PM_OK;
 }

@@ -52,6 +52,13 @@ void sampler_accept(sampler *s, int32_t id);
 // Draws from logits [n_vocab]; does not accept. PM_ERROR_RUN: NaN or +infinity among them, or
 // nothing finite.
 pm_status sampler_sample(sampler *s, const float *logits, int32_t n_vocab, int32_t *id);
+// Are the n_top largest logits of n_vocab enough to draw as from all of them? What bias and
+// penalties lower makes room for others, so these must be among them too.
+bool sampler_takes_top(const sampler *s, size_t n_top, size_t n_vocab);
+// As sampler_sample, from the n_top largest logits: all finite, the largest first, equal ones by
+// id. Draws the same token.
+pm_status sampler_sample_top(sampler *s, const int32_t *ids, const float *logits, size_t n_top,
+                             int32_t n_vocab, int32_t *id);
 void sampler_reset(sampler *s); // empty window, draws from the seed again
 
 // A token that a draw may take; `weight` is proportional to its probability.

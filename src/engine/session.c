@@ -34,6 +34,10 @@ struct session {
     float *hidden;   // [n_layer + 1][n_embd], NULL: not kept
     bool hidden_valid;
 
+    bool wants_pick; // the running eval ends with PICK
+    bool has_pick;   // it found finite logits only: nothing else is needed
+    plan_pick pick;
+
     bool ahead;          // decodes ahead
     int32_t ahead_id;    // the token whose row is told next
     uint64_t ahead_left; // rows that will be told
@@ -243,13 +247,13 @@ static pm_status run_watched(session *s, const segment *seg, const plan *p, uint
     return status == PM_OK ? run_ops(s, seg, p, first, end) : status;
 }
 
-// Where the step block ends: without rows that want logits with the layers, else with the logits:
-// the host draws from full logits, PICK is for executors far from it.
+// Where the step block ends: without rows that want logits with the layers, else with the logits,
+// from which the host draws, or with PICK on executors far from it.
 static uint32_t step_end(const session *s, const plan *p)
 {
     if (s->step.n_logits == 0) return layers_end(s, p);
     uint32_t end = p->n_ops;
-    while (end > 0 && p->ops[end - 1].kind == PLAN_PICK_OP) end--;
+    while (!s->wants_pick && end > 0 && p->ops[end - 1].kind == PLAN_PICK_OP) end--;
     return end;
 }
 
@@ -274,6 +278,11 @@ static pm_status run_step(session *s, bool watch)
 static pm_status read_logits(session *s, uint32_t first_pos)
 {
     const segment *last = &s->segments[s->n_segments - 1];
+    if (s->wants_pick && s->step.n_logits > 0) {
+        pm_status status = last->kind->read(last->state, PLAN_PICK, 0, &s->pick, sizeof s->pick);
+        s->has_pick = status == PM_OK && s->pick.finite;
+        if (status != PM_OK || s->has_pick) return status;
+    }
     uint64_t row_bytes = s->plan->bufs[PLAN_LOGITS].row_bytes;
     size_t n_vocab = s->plan->n_vocab;
     for (uint32_t i = 0; i < s->step.n_logits; i++) {
@@ -363,6 +372,7 @@ pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
 {
     session_ahead_end(s);
     s->interrupted = false;
+    s->has_pick = false;
     pm_status status = check_tokens(s, ids, n);
     if (status != PM_OK || n == 0) return status;
     s->n_logits = 0;
@@ -378,6 +388,16 @@ pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
     }
     s->hidden_valid = s->hidden != NULL;
     return PM_OK;
+}
+
+pm_status session_eval_pick(session *s, const int32_t *ids, size_t n, const plan_pick **pick)
+{
+    const segment *last = &s->segments[s->n_segments - 1];
+    s->wants_pick = last->kind->prefers_pick && last->kind->prefers_pick(last->state);
+    pm_status status = session_eval(s, ids, n, false);
+    s->wants_pick = false;
+    *pick = status == PM_OK && s->has_pick ? &s->pick : NULL;
+    return status;
 }
 
 // ---- ahead of the host ------------------------------------------------------------------------

@@ -31,6 +31,10 @@ const char *session_prepared(const session *s);
 // PM_ERROR_RUN: interrupted, or logits that are no numbers (the message names the position). After
 // a failure the session holds what it held before, without logits.
 pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all);
+// The same for who draws from the PLAN_N_TOP largest logits alone: where the executor prefers it,
+// only these come from the device. *pick is what it lists, until the next call for the session, and
+// no logits are kept; NULL: session_logits has them all as usual.
+pm_status session_eval_pick(session *s, const int32_t *ids, size_t n, const plan_pick **pick);
 // Logits [n_vocab] of row `index` of the last eval; NULL: there are none.
 const float *session_logits(const session *s, size_t index);
 // Greedy decoding ahead of the host (exec.h): begins with the token after those that the session

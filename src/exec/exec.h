@@ -31,6 +31,7 @@ typedef struct exec_gpu {
     double max_submit_ms;  // of one submission; 0: by device type
     bool prepare; // all kernels are made and tested when a state is opened, as users want it; else
                   // each is made when it is first used
+    bool pick;    // the short list of PICK is preferred on a driver in the host's memory too
     int ahead;    // rows in work beyond the one that the host waits for; 0: by device
     const char *wrong_kernel; // faults for tests: this kernel computes something else,
     int fail_alloc;           // the n-th allocation fails,
@@ -117,6 +118,10 @@ typedef struct exec_kind {
     void (*ahead_end)(exec *e);
     // Optional. Would ahead_begin do it for this state?
     bool (*can_ahead)(const exec *e);
+
+    // Optional. Is the host so far away that whoever draws should take what PICK lists, where that
+    // is enough, and leave all logits where they are?
+    bool (*prefers_pick)(const exec *e);
 
     // Optional. As run; seconds[i] is what op first + i took by the device's own clock. Time stamps
     // are masked to their valid bits, differences taken modulo these bits (so that a counter that

@@ -22,7 +22,8 @@ static pm_status eval_tokens(session *s, uint64_t seed, uint64_t first, uint32_t
     int32_t *ids = malloc(n * sizeof *ids);
     if (!ids) return error_memory("a benchmark", n * sizeof *ids);
     for (uint32_t i = 0; i < n; i++) ids[i] = token_of(s, seed, first + i);
-    pm_status status = session_eval(s, ids, n, false);
+    const plan_pick *pick; // what a sampler needs has to be there, no more
+    pm_status status = session_eval_pick(s, ids, n, &pick);
     free(ids);
     return status;
 }
@@ -37,10 +38,8 @@ pm_status bench_evaluate(session *s, uint64_t seed, const bench_case *c)
 {
     if (c->kind == BENCH_PROMPT) return eval_tokens(s, seed, c->depth, c->n);
     pm_status status = PM_OK;
-    for (uint32_t i = 0; i < c->n && status == PM_OK; i++) {
-        int32_t id = token_of(s, seed, c->depth + i);
-        status = session_eval(s, &id, 1, false);
-    }
+    for (uint32_t i = 0; i < c->n && status == PM_OK; i++)
+        status = eval_tokens(s, seed, c->depth + i, 1);
     return status;
 }
 

@@ -388,6 +388,98 @@ static void same_seed_same_draws(void **state)
     sampler_close(other);
 }
 
+// Draws from the largest logits alone, as from all of them: penalties and bias lower so many of the
+// listed ones that just enough are left.
+static void the_largest_are_enough(void **state)
+{
+    (void)state;
+    enum { N = 1000, N_TOP = 256 };
+    static float logits[N], top_logits[N_TOP];
+    static int32_t top[N_TOP];
+    int drawn = 0;
+    for (uint64_t round = 0; round < 400; round++) {
+        sampler_bias biases[8];
+        sampler_params p = plain;
+        random_logits(round, logits, N, 3);
+        logits_top(logits, N, N_TOP, top);
+        for (int i = 0; i < N_TOP; i++) top_logits[i] = logits[top[i]];
+        p.seed = round;
+        p.temp = round % 5 == 0 ? 0 : 0.3 + 2 * rng_double(round, 1);
+        p.temp_last = round % 3 == 0;
+        p.typical_p = round % 7 == 0 ? 0.8 : 1;
+        p.top_p = round % 2 ? 0.9 : 1;
+        p.min_p = round % 4 ? 0 : 0.01;
+        p.repeat_penalty = round % 6 ? 1 + 3 * rng_double(round, 2) : 1;
+        p.presence_penalty = 3 * rng_double(round, 3);
+        p.frequency_penalty = rng_double(round, 4);
+        p.n_biases = (size_t)(round % 9);
+        p.biases = biases;
+        for (size_t i = 0; i < p.n_biases; i++)
+            biases[i] = (sampler_bias){top[2 * i], -20 * (float)rng_double(round, 10 + i)};
+        size_t n_window = (size_t)(rng_u64(round, 5) % 65);
+        p.top_k = N_TOP - (int64_t)(n_window + p.n_biases); // the most that is possible
+        sampler *all = make(&p), *few = make(&p);
+        for (size_t i = 0; i < n_window; i++) { // the largest ones
+            sampler_accept(all, top[i]);
+            sampler_accept(few, top[i]);
+        }
+        assert_true(sampler_takes_top(few, N_TOP, N));
+        for (int i = 0; i < 20; i++) {
+            int32_t a, b;
+            assert_ok(sampler_sample(all, logits, N, &a));
+            assert_ok(sampler_sample_top(few, top, top_logits, N_TOP, N, &b));
+            assert_int_equal(a, b);
+            drawn += a != top[0];
+        }
+        sampler_close(all);
+        sampler_close(few);
+    }
+    assert_true(drawn > 2000);
+}
+
+static bool takes_256(sampler_params p, size_t n_window)
+{
+    sampler *s = make(&p);
+    for (size_t i = 0; i < n_window; i++) sampler_accept(s, (int32_t)i);
+    bool takes = sampler_takes_top(s, 256, 1000);
+    sampler_close(s);
+    return takes;
+}
+
+static void the_largest_are_not_enough(void **state)
+{
+    (void)state;
+    sampler_bias lower = {3, -1}, raise = {3, 1};
+    sampler_params p = plain;
+    assert_false(takes_256(p, 0)); // top-k is off
+    p.top_k = 1000;
+    assert_false(takes_256(p, 0));
+    p.top_k = 257;
+    assert_false(takes_256(p, 0));
+    p.top_k = 256;
+    assert_true(takes_256(p, 64)); // no penalty: the window does not matter
+    p.presence_penalty = 1;
+    assert_true(takes_256(p, 0));
+    assert_false(takes_256(p, 1));
+    p.top_k = 192;
+    assert_true(takes_256(p, 64));
+    p.n_biases = 1;
+    p.biases = &lower;
+    assert_false(takes_256(p, 64));
+    p.biases = &raise;
+    p.top_k = 5;
+    assert_false(takes_256(p, 0));
+    p.n_biases = 0;
+    p.presence_penalty = -1;
+    assert_false(takes_256(p, 1));
+    p.presence_penalty = 0;
+    p.repeat_penalty = 0.9;
+    assert_false(takes_256(p, 1));
+    p = plain;
+    p.temp = 0;
+    assert_true(takes_256(p, 0));
+}
+
 static void r43_describes_order_and_values(void **state)
 {
     (void)state;
@@ -441,6 +533,8 @@ int main(void)
         cmocka_unit_test(refuses_what_is_no_number),
         cmocka_unit_test(draws_follow_the_probabilities),
         cmocka_unit_test(same_seed_same_draws),
+        cmocka_unit_test(the_largest_are_enough),
+        cmocka_unit_test(the_largest_are_not_enough),
         cmocka_unit_test(r43_describes_order_and_values),
         cmocka_unit_test(r45_log_probabilities_sum_to_one),
     };

@@ -1,8 +1,10 @@
-// Decoding ahead of the host: the same tokens as one by one, whatever ends it.
+// Decoding ahead of the host: the same tokens as one by one, whatever ends it. And draws from the
+// short list that the device makes: the same tokens as from all logits.
 #include "support/test.h"
 
 #include <jansson.h>
 
+#include "engine/sampler.h"
 #include "engine/session.h"
 #include "support/open.h"
 #include "support/runner.h"
@@ -132,13 +134,9 @@ static void r18_lost_while_ahead(void **state)
 
 // ---- generations ------------------------------------------------------------------------------
 
-// What a generation is, the times aside.
-static char *answer(pm_session *s, const int32_t *ids, size_t n, const char *stop,
-                    const char *max_tokens, const char *more, const char *value)
+// What a generation is, the times aside. Releases the options.
+static char *generated(pm_session *s, const int32_t *ids, size_t n, pm_options *o)
 {
-    pm_options *o = test_options("temp", "0", "max-tokens", max_tokens, NULL);
-    if (stop) assert_ok(pm_options_set(o, "stop", stop));
-    if (more) assert_ok(pm_options_set(o, more, value));
     pm_generation *g = NULL;
     char *text = NULL;
     assert_ok(pm_generation_start(s, o, ids, n, &g));
@@ -155,6 +153,22 @@ static char *answer(pm_session *s, const int32_t *ids, size_t n, const char *sto
     text = json_dumps(all, JSON_SORT_KEYS);
     json_decref(all);
     return text;
+}
+
+static char *answer(pm_session *s, const int32_t *ids, size_t n, const char *stop,
+                    const char *max_tokens, const char *more, const char *value)
+{
+    pm_options *o = test_options("temp", "0", "max-tokens", max_tokens, NULL);
+    if (stop) assert_ok(pm_options_set(o, "stop", stop));
+    if (more) assert_ok(pm_options_set(o, more, value));
+    return generated(s, ids, n, o);
+}
+
+static char *draws(pm_session *s, const int32_t *ids, size_t n, const char *const way[6])
+{
+    pm_options *o = test_options("max-tokens", "30", "seed", "1", NULL);
+    for (int i = 0; i < 6; i += 2) assert_ok(pm_options_set(o, way[i], way[i + 1]));
+    return generated(s, ids, n, o);
 }
 
 static void generations_are_the_same(void **state)
@@ -256,13 +270,110 @@ static void ends_in_the_middle(void **state)
     free(ids);
 }
 
+// ---- the short list ---------------------------------------------------------------------------
+
+static session *session_on(runner *r, const weights **w)
+{
+    static weights whole;
+    whole = (weights){.m = r->model, .n_parts = 1};
+    whole.parts[0] =
+        (weights_part){.kind = &exec_vulkan, .end_layer = r->set->n_layer, .loaded = r->weights};
+    plan_options options = {
+        .n_ctx = 64, .n_slots = 1, .n_batch = 16, .kv_type = QUANT_F16, .act = PLAN_ACT_F32};
+    session *s = NULL;
+    assert_ok(session_open(&whole, &options, &s));
+    *w = &whole;
+    return s;
+}
+
+static void the_list_has_the_largest_logits(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    static const int32_t ids[] = {5, 9, 300, 2, 77, 41};
+    for (int on = 0; on < 2; on++) {
+        exec_gpu gpu = {.selector = "0", .pick = on};
+        runner r;
+        const weights *w;
+        open_golden(&r, "golden/smollm3-tied.f32.gguf", &gpu, PLAN_ACT_F32);
+        session *s = session_on(&r, &w);
+        const plan_pick *pick = NULL;
+        assert_ok(session_eval_pick(s, ids, 6, &pick));
+        if (!on) { // nearer to the host than a list could be
+            assert_null(pick);
+            assert_non_null(session_logits(s, 0));
+        } else {
+            assert_non_null(pick);
+            assert_null(session_logits(s, 0));
+            plan_pick kept = *pick;
+            session_rewind(s, 0);
+            assert_ok(session_eval(s, ids, 6, false)); // all logits, as ever
+            const float *logits = session_logits(s, 0);
+            assert_non_null(logits);
+            int32_t top[PLAN_N_TOP];
+            assert_int_equal(kept.n_top, PLAN_N_TOP);
+            logits_top(logits, (int32_t)r.set->n_vocab, PLAN_N_TOP, top);
+            for (int i = 0; i < PLAN_N_TOP; i++) {
+                assert_int_equal(kept.top_id[i], top[i]);
+                assert_true(kept.top_logit[i] == logits[top[i]]);
+            }
+        }
+        session_close(s);
+        runner_close(&r);
+    }
+}
+
+// By every kind of draw, those that can't do with the list included.
+static void draws_are_the_same(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    static const char *const name = "smollm3-tied.f32";
+    static const char rules[] = "root ::= [a-z ]+\n";
+    const char *grammar = test_temp("rules.gbnf");
+    test_write(grammar, rules, strlen(rules));
+    const char *const ways[][6] = {
+        {"temp", "0.8", "top-k", "40", "seed", "11"},
+        {"temp", "1.5", "top-k", "190", "repeat-penalty", "1.3"},
+        {"temp", "1.2", "top-k", "250", "presence-penalty", "0.5"}, // the list is too short
+        {"temp", "2", "top-k", "0", "min-p", "0.02"},
+        {"temp", "0", "repeat-penalty", "1.4", "logit-bias", "5:-3"},
+        {"temp", "1", "typical-p", "0.9", "logit-bias", "7:4"},
+        {"temp", "0.9", "grammar", grammar, "seed", "3"},
+        {"temp", "0.9", "logprobs", "2", "seed", "4"},
+    };
+    json_t *golden = test_golden_json(name);
+    size_t n;
+    int32_t *ids = test_prompt_ids(golden, 0, &n);
+    pm_options *plain = test_options("device", "vulkan:0", "act", "f32", "ctx", "96", NULL);
+    pm_options *list =
+        test_options("device", "vulkan:0", "act", "f32", "ctx", "96", "vk-pick", "true", NULL);
+    pm_model *m1 = test_golden(name, plain), *m2 = test_golden(name, list);
+    pm_session *s1 = test_session(m1, plain), *s2 = test_session(m2, list);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        char *a = draws(s1, ids, n, ways[i]), *b = draws(s2, ids, n, ways[i]);
+        assert_string_equal(a, b);
+        free(a);
+        free(b);
+    }
+    pm_session_destroy(s1);
+    pm_session_destroy(s2);
+    pm_model_close(m1);
+    pm_model_close(m2);
+    pm_options_destroy(plain);
+    pm_options_destroy(list);
+    json_decref(golden);
+    free(ids);
+}
+
 int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(executor_f32),         cmocka_unit_test(executor_q8),
         cmocka_unit_test(r18_lost_while_ahead), cmocka_unit_test(generations_are_the_same),
-        cmocka_unit_test(ends_in_the_middle),
+        cmocka_unit_test(ends_in_the_middle),   cmocka_unit_test(the_list_has_the_largest_logits),
+        cmocka_unit_test(draws_are_the_same),
     };
     return cmocka_run_group_tests_name("vulkan ahead", tests, NULL, NULL);
 }

@@ -211,7 +211,7 @@ static void r22_all_kernels_before_the_first_token(void **state)
 // it, or an error that does.
 static void each_kernel_fails(uint32_t n_batch, int stride)
 {
-    exec_gpu gpu = {.selector = "0", .prepare = true};
+    exec_gpu gpu = {.selector = "0", .prepare = true, .pick = true};
     runner r;
     assert_ok(open_model(one_model, &gpu, n_batch, PLAN_ACT_F32, &r));
     int n = atomic_load(&r.weights->device->n_pipelines_made), n_replaced = 0, n_refused = 0;
@@ -309,7 +309,7 @@ static void r28_each_kernel_is_wrong(void **state)
 {
     (void)state;
     vulkan_driver_need();
-    exec_gpu gpu = {.selector = "0", .prepare = true};
+    exec_gpu gpu = {.selector = "0", .prepare = true, .pick = true};
     vk_keys keys = {0};
     runner r;
     assert_ok(open_model(one_model, &gpu, 1, PLAN_ACT_F32, &r));

@@ -19,7 +19,7 @@ typedef pm_status (*visit_fn)(work *w, const plan *p, const plan_op *op, vk_exte
 
 // Calls `visit` with every op and every extent of steps that chooses kernels of its own: the rows
 // of each plan, few and many logits, a context that fits one part of attention or does not. PICK is
-// left out: sessions don't run it, and who does can wait.
+// left out where sessions don't run it.
 static pm_status each_use(work *w, visit_fn visit, void *arg)
 {
     const plan_set *set = w->e->set;
@@ -31,7 +31,7 @@ static pm_status each_use(work *w, visit_fn visit, void *arg)
         vk_extent large = {n_rows, most, set->n_ctx};
         for (uint32_t i = 0; i < p->n_ops && status == PM_OK; i++) {
             const plan_op *op = &p->ops[i];
-            if (op->kind == PLAN_PICK_OP ||
+            if ((op->kind == PLAN_PICK_OP && !vk_prefers_pick(w->e)) ||
                 !exec_has_op(set, op, w->layers.first, w->layers.end, w->layers.outer))
                 continue;
             if (op->kind == PLAN_LOGITS_OP || op->kind == PLAN_ATTEND)

@@ -17,6 +17,7 @@ static const struct {
     {"timestamps", offsetof(vk_features, timestamps)},
     {"mapped", offsetof(vk_features, mapped)},
     {"ahead", offsetof(vk_features, ahead)},
+    {"pick", offsetof(vk_features, pick)},
 };
 enum { N_FEATURES = sizeof feature_table / sizeof feature_table[0] };
 
@@ -50,6 +51,7 @@ vk_features vk_features_found(const vk_probe *p)
         .timestamps = p->timestamp_bits > 0 && p->properties.limits.timestampPeriod > 0,
         .mapped = true,
         .ahead = true,
+        .pick = true,
     };
     return f;
 }
@@ -70,6 +72,8 @@ pm_status vk_features_used(const vk_probe *p, const exec_gpu *options, vk_featur
 {
     vk_features f = vk_features_found(p);
     if (options->minimum_limits) f.subgroup = f.int8_dot = false;
+    // A software driver's logits lie in the host's memory already.
+    if (vk_is_software(&p->candidate) && !options->pick) f.pick = false;
     const char *text = options->disable ? options->disable : "";
     while (*text) {
         size_t n = strcspn(text, ",");

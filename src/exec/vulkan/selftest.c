@@ -236,6 +236,14 @@ static void make_logits(small *s, plan_logits *l)
     buffer(s, PLAN_LOGITS)->width = rows;
 }
 
+// More logits than it lists, where the model has more.
+static void make_pick(small *s)
+{
+    s->set.n_vocab = few_cols(s->from->n_vocab);
+    buffer(s, PLAN_LOGITS)->width = s->set.n_vocab;
+    buffer(s, PLAN_PICK)->width = s->from->bufs[PLAN_PICK].width;
+}
+
 static void make_embed(small *s, plan_embed *m)
 {
     uint32_t cols = few_cols(m->out.n);
@@ -322,7 +330,7 @@ static void make_op(small *s)
         break;
     }
     case PLAN_LOGITS_OP: make_logits(s, &op->u.logits); break;
-    case PLAN_PICK_OP:
+    case PLAN_PICK_OP: make_pick(s); break;
     case PLAN_N_OP_KINDS: break;
     }
 }
@@ -384,7 +392,7 @@ static pm_status small_make(const vk_device *d, const plan_set *set, const plan 
     s->set.buckets[0] = (plan){s->set.n_batch, 1, &s->op};
     for (int i = 0; i < N_BUFS && !s->failed; i++) {
         plan_buf *b = &s->bufs[i];
-        if (i == PLAN_LOGITS && b->width) b->rows = s->set.n_logits;
+        if ((i == PLAN_LOGITS || i == PLAN_PICK) && b->width) b->rows = s->set.n_logits;
         if (b->width == 0) continue;
         quant_row_bytes(b->type, b->width, &b->row_bytes);
         b->bytes = b->rows * b->row_bytes;
@@ -458,9 +466,25 @@ static pm_status run_on_reference(small *s, const bool *wanted, const exec_sourc
     return status;
 }
 
+// Both pick from the same logits.
+static bool picks_are_right(const small *s, const plan_pick *got, const plan_pick *expected)
+{
+    for (uint32_t i = 0; i < s->step.n_logits; i++) {
+        const plan_pick *a = &got[i], *b = &expected[i];
+        if (a->id != b->id || a->max != b->max || a->finite != b->finite || a->n_top != b->n_top ||
+            memcmp(a->top_id, b->top_id, b->n_top * sizeof *a->top_id) != 0 ||
+            memcmp(a->top_logit, b->top_logit, b->n_top * sizeof *a->top_logit) != 0 ||
+            !(fabsf(a->log_sum_exp - b->log_sum_exp) < 1e-3f))
+            return false;
+    }
+    return true;
+}
+
 // Squared difference over squared size of what the operation wrote; not finite counts as wrong.
 static bool is_right(const small *s, uint8_t *const *got, uint8_t *const *expected)
 {
+    if (s->op.kind == PLAN_PICK_OP)
+        return picks_are_right(s, (const void *)got[PLAN_PICK], (const void *)expected[PLAN_PICK]);
     bool q8 = s->op.act == PLAN_ACT_Q8;
     double error = 0, size = 0;
     for (int i = 0; i < N_BUFS; i++) {

@@ -110,6 +110,7 @@ typedef struct vk_features {
     bool timestamps;
     bool mapped; // device memory is written by the host where it can be
     bool ahead;  // greedy decoding does not wait for the host
+    bool pick;   // whoever draws takes what PICK lists, where that is enough
 } vk_features;
 
 // Found on the device; then what of it is used. PM_ERROR_USAGE for an unknown name in
@@ -520,6 +521,7 @@ pm_status vk_self_test_choice(vk_device *d, const plan_set *set, const plan_op *
 pm_status vk_state_open(exec_weights *w, const plan_set *set, vk_layers layers, exec **out);
 vk_extent vk_extent_of(const exec *e, const plan *p, const plan_step *step);
 pm_status vk_bandwidth(exec_weights *w, double *bytes_per_second); // exec_kind.bandwidth
+bool vk_prefers_pick(const exec *e);
 // Decoding ahead of the host (ahead.c).
 bool vk_can_ahead(const exec *e);
 pm_status vk_ahead_begin(exec *e, const plan *p, uint32_t first, uint32_t count,

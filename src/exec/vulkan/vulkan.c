@@ -592,6 +592,12 @@ static pm_status vulkan_write(exec *e, int buffer, uint64_t offset, const void *
     return copy_buffer(e, buffer, offset, (char *)(uintptr_t)src, n, true);
 }
 
+bool vk_prefers_pick(const exec *e)
+{
+    return e->device->features.pick && e->bufs[PLAN_PICK].pieces != NULL &&
+           !vk_shader_is_bad(e->device, vk_shader_named("pick")); // then the host sees all logits
+}
+
 const exec_kind exec_vulkan = {.name = "vulkan",
                                .load = vulkan_load,
                                .unload = vulkan_unload,
@@ -608,6 +614,7 @@ const exec_kind exec_vulkan = {.name = "vulkan",
                                .write = vulkan_write,
                                .run_timed = vulkan_run_timed,
                                .n_dispatches = vulkan_n_dispatches,
+                               .prefers_pick = vk_prefers_pick,
                                .can_ahead = vk_can_ahead,
                                .ahead_begin = vk_ahead_begin,
                                .ahead_next = vk_ahead_next,
