@@ -386,10 +386,18 @@ PM_API void pm_suite_model_destroy(pm_suite_model *model);
 // a fault in.
 PM_API pm_status pm_check(pm_model *model, const pm_options *options, char **json);
 // Where pm_check fails: runs it again with one feature of the device or the plan switched off at a
-// time and says which of them make the difference, as JSON: baseline, switched_off[] {without,
-// pass, reason, first_bad}, culprits[]. The model's file is opened anew for each. PM_ERROR_CHECK: a
-// mismatch was there (the message names it and the features); PM_OK: there was none.
+// time and says which of them make the difference, as JSON: baseline, check (what pm_check gave),
+// switched_off[] {without, pass, reason, first_bad}, culprits[]. The model's file is opened anew
+// for each. PM_ERROR_CHECK: a mismatch was there (the message names it and the features); PM_OK:
+// there was none.
 PM_API pm_status pm_check_bisect(pm_model *model, const pm_options *options, char **json);
+
+// Runs the operation again that a report of a failed check names first (`check --report`: a JSON
+// document {"check": what pm_check gave}), with made-up weights and inputs of the report's shapes,
+// formats and seed: no model is needed. On the device of the option "device", without it on the
+// report's. PM_ERROR_CHECK: the device's result is past its bound again (*json is set);
+// PM_ERROR_FILE: not a report, or one without such an operation.
+PM_API pm_status pm_reproduce(const char *report, size_t n, const pm_options *options, char **json);
 
 // Perplexity of a text, window by window: windows of the option ctx (default 512, or what the model
 // was trained for where that is less) follow each other without overlap, an incomplete last one is

@@ -182,6 +182,7 @@ pm_status pm_check_bisect(pm_model *pm, const pm_options *options, char **json)
         status = find_features(b, pm);
         if (status == PM_OK) status = run_all(b, list, culprits);
     }
+    good = json_put(o, "check", baseline ? json_incref(baseline) : json_null()) && good;
     good = json_put(o, "switched_off", json_incref(list)) && good;
     good = json_put(o, "culprits", json_incref(culprits)) && good;
     if (status == PM_OK)

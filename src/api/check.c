@@ -1,15 +1,15 @@
 // What `check --json` prints.
-#include "proof/check.h"
+#include "api/check.h"
 
 #include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 #include <string.h>
 
 #include "api/handles.h"
 #include "base/os.h"
 #include "base/rng.h"
 #include "proof/repeat.h"
+#include "proof/reproducer.h"
 
 // ---- what both sides evaluate -----------------------------------------------------------------
 
@@ -107,23 +107,26 @@ static json_t *value_json(const check_value *v)
                            json_put(o, "found", json_finite(v->found)));
 }
 
-static json_t *op_json(const check_op *op)
+json_t *check_op_json(const check_op *op)
 {
     json_t *o = json_object();
-    return complete(o, json_put(o, "index", json_size(op->index)) &&
-                           json_put(o, "op", json_word(plan_op_name(op->kind))) &&
-                           json_put(o, "label", json_word(op->label)) &&
-                           json_put(o, "layer", json_integer(op->layer)) &&
-                           json_put(o, "phase", json_word(op->phase)) &&
-                           json_put(o, "compared", json_size(op->compared)) &&
-                           json_put(o, "nmse", json_finite(op->nmse)) &&
-                           json_put(o, "max_abs", json_finite(op->max_abs)) &&
-                           json_put(o, "bound", json_finite(op->bound)) &&
-                           json_put(o, "worst", value_json(&op->worst)) &&
-                           json_put(o, "steps", json_size(op->steps)) &&
-                           json_put(o, "steps_bound", json_size(op->steps_bound)) &&
-                           json_put(o, "nonfinite", json_size(op->nonfinite)) &&
-                           json_put(o, "pass", json_boolean(op->pass)));
+    return complete(
+        o, json_put(o, "index", json_size(op->index)) &&
+               json_put(o, "op", json_word(plan_op_name(op->kind))) &&
+               json_put(o, "label", json_word(op->label)) &&
+               json_put(o, "layer", json_integer(op->layer)) &&
+               json_put(o, "phase", json_word(op->phase)) &&
+               json_put(o, "rows", json_size(op->n_rows)) &&
+               json_put(o, "kernels", op->kernels[0] ? json_word(op->kernels) : json_null()) &&
+               json_put(o, "compared", json_size(op->compared)) &&
+               json_put(o, "nmse", json_finite(op->nmse)) &&
+               json_put(o, "max_abs", json_finite(op->max_abs)) &&
+               json_put(o, "bound", json_finite(op->bound)) &&
+               json_put(o, "worst", value_json(&op->worst)) &&
+               json_put(o, "steps", json_size(op->steps)) &&
+               json_put(o, "steps_bound", json_size(op->steps_bound)) &&
+               json_put(o, "nonfinite", json_size(op->nonfinite)) &&
+               json_put(o, "pass", json_boolean(op->pass)));
 }
 
 static json_t *ops_json(const check_result *r)
@@ -131,7 +134,7 @@ static json_t *ops_json(const check_result *r)
     json_t *list = json_array();
     bool good = true;
     for (uint32_t i = 0; i < r->n_ops && good; i++)
-        good = json_array_append_new(list, op_json(&r->ops[i])) == 0;
+        good = json_array_append_new(list, check_op_json(&r->ops[i])) == 0;
     return complete(list, good);
 }
 
@@ -204,7 +207,7 @@ static json_t *types_json(const model *m)
 
 static json_t *first_bad_json(const check_result *r)
 {
-    return r->first_bad < 0 ? json_null() : op_json(&r->ops[r->first_bad]);
+    return r->first_bad < 0 ? json_null() : check_op_json(&r->ops[r->first_bad]);
 }
 
 // null where the tokens were evaluated once only.
@@ -223,12 +226,53 @@ static json_t *repeat_json(const repeat_result *r)
                            json_put(o, "pass", json_boolean(same)));
 }
 
-static pm_status report(const pm_model *pm, const char *against, const plan_options *how,
-                        const tokens *t, const check_result *r, const repeat_result *again,
-                        char **json)
+bool check_keeps_option(const char *name)
 {
+    for (size_t i = 0; i < n_option_rows; i++)
+        if (!strcmp(option_table[i].name, name))
+            return !strcmp(option_table[i].group, "debug") && strcmp(name, "cache-dir") != 0;
+    return false;
+}
+
+static json_t *settings_json(const pm_options *o)
+{
+    json_t *all = json_object();
+    bool good = true;
+    for (size_t i = 0; i < n_option_rows && good; i++) {
+        const char *name = option_table[i].name;
+        if (check_keeps_option(name) && pm_options_is_set(o, name))
+            good = json_put(all, name, json_word(pm_options_get(o, name)));
+    }
+    return complete(all, good);
+}
+
+// The first bad operation by itself, for those who don't have the model; null where there is none.
+static pm_status reproducer_of_first_bad(const pm_model *pm, const plan_options *how,
+                                         const tokens *t, const check_result *r, json_t **out)
+{
+    *out = json_null();
+    if (r->first_bad < 0) return PM_OK;
+    const check_op *op = &r->ops[r->first_bad];
+    plan_set *set = NULL;
+    reproducer one;
+    pm_status status = plan_build(pm->m, how, &set);
+    if (status != PM_OK) return status;
+    reproducer_of(set, op->n_rows, op->first, op->index, t->seed, &one);
+    *out = reproducer_json(&one);
+    plan_set_free(set);
+    return *out ? PM_OK : error_memory("a JSON document", 0);
+}
+
+static pm_status report(const pm_model *pm, const pm_options *options, const char *against,
+                        const plan_options *how, const tokens *t, const check_result *r,
+                        const repeat_result *again, char **json)
+{
+    json_t *single = NULL;
+    pm_status status = reproducer_of_first_bad(pm, how, t, r, &single);
+    if (status != PM_OK) return status;
     json_t *o = json_object();
     bool good =
+        json_put(o, "reproducer", single) && json_put(o, "settings", settings_json(options)) &&
         json_put(o, "pass", json_boolean(r->pass && again->n_different == 0)) &&
         json_put(o, "device", json_word(pm->device)) &&
         json_put(o, "description", json_word(pm->description)) &&
@@ -250,7 +294,7 @@ static pm_status report(const pm_model *pm, const char *against, const plan_opti
 
 // ---- the result as a status -------------------------------------------------------------------
 
-static pm_status bad_op(const check_op *op)
+pm_status check_bad_op(const check_op *op)
 {
     char layer[32] = "outside layers";
     if (op->layer >= 0) snprintf(layer, sizeof layer, "of layer %d", op->layer);
@@ -283,7 +327,7 @@ static pm_status verdict(const check_result *r, const repeat_result *again)
                          again->n_different, again->runs, again->first_run, again->first_pos);
     if (r->pass) return PM_OK;
     if (r->compared == 0) return error_set(PM_ERROR_CHECK, "check: nothing was compared");
-    if (r->first_bad >= 0) return bad_op(&r->ops[r->first_bad]);
+    if (r->first_bad >= 0) return check_bad_op(&r->ops[r->first_bad]);
     if (!(d->kl_mean <= r->kl_bound))
         return error_set(PM_ERROR_CHECK, "check: logits: mean KL divergence %.3g above %.3g",
                          d->kl_mean, r->kl_bound);
@@ -351,7 +395,8 @@ pm_status pm_check(pm_model *pm, const pm_options *options, char **json)
     if (status == PM_OK) status = check_run(pm->loaded, against, &how, &result);
     if (status == PM_OK) {
         if (runs > 1) status = repeat_run(pm->loaded, &how.plan, t.ids, how.n_ids, runs, &again);
-        if (status == PM_OK) status = report(pm, device, &how.plan, &t, &result, &again, json);
+        if (status == PM_OK)
+            status = report(pm, options, device, &how.plan, &t, &result, &again, json);
         if (status == PM_OK) status = verdict(&result, &again);
         check_result_free(&result);
     }

@@ -11,6 +11,9 @@ const cli_option check_options[] = {
     {"json", 0, NULL, "everything as one JSON document"},
     {"report", 0, "FILE",
      "writes what a bug report needs: device, build, bounds, worst operations"},
+    {"reproduce", 0, "FILE",
+     "runs the bad operation of such a report again, without its model: status 5 where it is wrong "
+     "here too"},
     {"bisect", 0, NULL, "where it fails: which feature, switched off, makes it pass?"},
     {0},
 };
@@ -57,6 +60,12 @@ static void print_place(const json_t *op)
     else
         out_text("outside layers, ");
     out_print("%s, %s", text_of(op, "label"), text_of(op, "phase"));
+}
+
+static void print_kernels(const json_t *op)
+{
+    const char *kernels = text_of(op, "kernels");
+    if (*kernels) out_print("\n  kernels: %s", kernels);
 }
 
 static void print_op(const json_t *op, const char *count)
@@ -162,6 +171,7 @@ static void print_verdict(const json_t *all)
         const json_t *worst = json_object_get(bad, "worst");
         out_print("first bad operation: %s, ", text_of(bad, "op"));
         print_place(bad);
+        print_kernels(bad);
         out_print("\n  worst value: %s, row %.0f, column %.0f: %.9g, expected %.9g\n",
                   text_of(worst, "buffer"), number_of(worst, "row"), number_of(worst, "col"),
                   number_of(worst, "found"), number_of(worst, "expected"));
@@ -234,58 +244,144 @@ static json_t *device_of(const cli_args *args, const char *id)
     return found ? found : json_null();
 }
 
-static pm_status write_report(const cli_args *args, const char *path, const char *text)
+static pm_status write_text(const char *path, const char *text)
 {
-    json_t *check = json_loads(text, 0, NULL), *o = json_object();
-    json_t *ops = worst_ops(json_object_get(check, "ops"));
+    os_writer *file = NULL;
+    pm_status status = os_writer_open(path, &file);
+    if (status == PM_OK) status = os_writer_write(file, text, strlen(text));
+    if (status == PM_OK) status = os_writer_write(file, "\n", 1);
+    if (status == PM_OK) return os_writer_commit(file);
+    os_writer_abort(file);
+    return status;
+}
+
+// Does the report's own operation fail without the model, too? null: it can't be run.
+static json_t *reproduced(const cli_args *args, const json_t *report)
+{
+    char *text = json_dumps(report, 0), *json = NULL;
+    pm_status status = text ? pm_reproduce(text, strlen(text), args->options, &json) : PM_ERROR_RUN;
+    pm_free(json);
+    free(text);
+    return status == PM_OK || status == PM_ERROR_CHECK ? json_boolean(status == PM_ERROR_CHECK)
+                                                       : json_null();
+}
+
+// `result`: of pm_check or of pm_check_bisect, which holds the former.
+static pm_status write_report(const cli_args *args, const char *path, const json_t *result)
+{
+    const json_t *within = json_object_get(result, "check");
+    json_t *check = json_copy((json_t *)(uintptr_t)(within ? within : result)), *o = json_object();
     json_object_set_new(o, "pumice", json_string(pm_version()));
     json_object_set_new(o, "device", device_of(args, text_of(check, "device")));
-    json_object_set_new(check, "ops", ops);
+    json_object_set_new(check, "ops", worst_ops(json_object_get(check, "ops")));
     json_object_set_new(o, "check", check);
+    if (json_is_object(json_object_get(check, "reproducer")))
+        json_object_set_new(o, "reproduced", reproduced(args, o));
+    if (within) {
+        static const char *const keys[] = {"switched_off", "culprits"};
+        for (size_t k = 0; k < sizeof keys / sizeof keys[0]; k++)
+            json_object_set(o, keys[k], json_object_get(result, keys[k]));
+    }
     char *report = json_dumps(o, JSON_INDENT(1));
     json_decref(o);
-    os_writer *file = NULL;
-    pm_status status = report ? os_writer_open(path, &file) : error_memory("a report", 0);
-    if (status == PM_OK) status = os_writer_write(file, report, strlen(report));
-    if (status == PM_OK) status = os_writer_write(file, "\n", 1);
-    if (status == PM_OK)
-        status = os_writer_commit(file);
-    else
-        os_writer_abort(file);
+    pm_status status = report ? write_text(path, report) : error_memory("a report", 0);
     free(report);
     return status;
 }
 
+// ---- one operation of a report ----------------------------------------------------------------
+
+static void print_reproduction(const json_t *all)
+{
+    const json_t *op = json_object_get(all, "op"), *worst = json_object_get(op, "worst");
+    bool pass = json_is_true(json_object_get(all, "pass"));
+    out_print("%s against %s\n%s, ", text_of(all, "description"), text_of(all, "against"),
+              text_of(op, "op"));
+    print_place(op);
+    out_print(", %.0f rows, made-up weights and inputs of seed %" JSON_INTEGER_FORMAT "%s\n",
+              number_of(all, "rows"), json_integer_value(json_object_get(all, "seed")),
+              json_is_true(json_object_get(all, "injected")) ? ", with a planted fault" : "");
+    const char *kernels = text_of(op, "kernels");
+    if (*kernels) out_print("kernels: %s\n", kernels);
+    out_print("NMSE %.3g (bound %.2g), %.0f values that are not finite or not the same\n",
+              number_of(op, "nmse"), number_of(op, "bound"), number_of(op, "nonfinite"));
+    out_print("worst value: %s, row %.0f, column %.0f: %.9g, expected %.9g\n",
+              text_of(worst, "buffer"), number_of(worst, "row"), number_of(worst, "col"),
+              number_of(worst, "found"), number_of(worst, "expected"));
+    out_print("%s: %.0f values compared\n", pass ? "passed" : "FAILED, reproduced",
+              number_of(op, "compared"));
+}
+
+static pm_status reproduce(cli_args *args, const char *path)
+{
+    if (args->n_words || args_get(args, "model") || args_has(args, "bisect") ||
+        args_get(args, "report"))
+        return error_set(PM_ERROR_USAGE, "--reproduce needs no MODEL, and goes with neither "
+                                         "--bisect nor --report");
+    char *report = NULL, *text = NULL;
+    size_t n = 0;
+    pm_status status = read_input(path, &report, &n);
+    if (status == PM_OK) {
+        status = pm_reproduce(report, n, args->options, &text);
+        if (status == PM_ERROR_FILE) status = error_in(status, "%s", path);
+        if (status == PM_ERROR_DEVICE) status = error_in(status, "check: skipped");
+    }
+    free(report);
+    if (text && args_has(args, "json")) {
+        out_text(text);
+        out_text("\n");
+    } else if (text) {
+        json_t *all = json_loads(text, 0, NULL);
+        print_reproduction(all);
+        json_decref(all);
+    }
+    pm_free(text);
+    return status;
+}
+
+// ---- the command ------------------------------------------------------------------------------
+
+static void show_result(const cli_args *args, const char *text, const json_t *result)
+{
+    if (args_has(args, "json")) {
+        out_text(text);
+        out_text("\n");
+    } else if (args_has(args, "bisect")) {
+        const json_t *check = json_object_get(result, "check");
+        if (json_is_object(check)) print_check(args, check);
+        print_bisection(result);
+    } else {
+        print_check(args, result);
+    }
+}
+
 pm_status run_check(cli_args *args)
 {
-    bool bisect = args_has(args, "bisect");
+    const char *report = args_get(args, "report"), *again = args_get(args, "reproduce");
+    if (again) return reproduce(args, again);
     loaded l = {0};
     char *text = NULL;
     pm_status status = loaded_model(args, args->n_words ? args->words[0] : NULL, &l);
     if (status == PM_ERROR_DEVICE) {
         status = error_in(status, "check: skipped");
     } else if (status == PM_OK) {
-        status = bisect ? pm_check_bisect(l.model, args->options, &text)
-                        : pm_check(l.model, args->options, &text);
+        status = args_has(args, "bisect") ? pm_check_bisect(l.model, args->options, &text)
+                                          : pm_check(l.model, args->options, &text);
         device_warnings(args, &l);
     }
-    const char *report = args_get(args, "report");
-    if (text && report && !bisect) {
-        pm_status written = write_report(args, report, text);
-        if (written != PM_OK) status = written;
-    }
-    if (text && args_has(args, "json")) {
-        out_text(text);
-        out_text("\n");
-    } else if (text) {
-        json_t *all = json_loads(text, 0, NULL);
-        if (bisect)
-            print_bisection(all);
-        else
-            print_check(args, all);
-        json_decref(all);
-    }
-    pm_free(text);
     loaded_free(&l);
+    json_t *result = text ? json_loads(text, 0, NULL) : NULL;
+    char *verdict = strdup(pm_last_error());
+    if (result && report) {
+        pm_status written = write_report(args, report, result);
+        if (written != PM_OK)
+            status = written;
+        else if (verdict)
+            status = error_set(status, "%s", verdict);
+    }
+    free(verdict);
+    if (result) show_result(args, text, result);
+    json_decref(result);
+    pm_free(text);
     return status;
 }

@@ -133,6 +133,9 @@ typedef struct exec_kind {
     // Optional. How many dispatches run would record for these ops. NULL: it has no dispatches.
     uint32_t (*n_dispatches)(exec *e, const plan *p, uint32_t first, uint32_t count,
                              const plan_step *step);
+    // Optional, for reports: appends which kernels run would take for op `index`, with their
+    // variants: "linear_few(64,4,2)". NULL: there is nothing to choose from.
+    pm_status (*kernels)(exec *e, const plan *p, uint32_t index, const plan_step *step, buf *out);
 } exec_kind;
 
 extern const exec_kind exec_reference; // exec/reference

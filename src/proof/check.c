@@ -324,6 +324,16 @@ static check_op *new_op(checker *c)
     return &r->ops[r->n_ops++];
 }
 
+static void note_kernels(checker *c, uint32_t part, const plan *p, uint32_t index, check_op *out)
+{
+    const exec_kind *kind = c->dev.w->parts[part].kind;
+    buf names = {0};
+    if (kind->kernels && kind->kernels(c->dev.states[part], p, index, &c->step, &names) == PM_OK &&
+        names.data && !names.failed)
+        snprintf(out->kernels, sizeof out->kernels, "%s", names.data);
+    buf_free(&names);
+}
+
 static pm_status check_one(checker *c, const char *phase, const plan *ref_plan,
                            const plan *dev_plan, uint32_t index)
 {
@@ -345,6 +355,8 @@ static pm_status check_one(checker *c, const char *phase, const plan *ref_plan,
     check_op *out = new_op(c);
     if (!out) return error_memory("the results", c->cap_ops);
     *out = (check_op){.phase = phase,
+                      .n_rows = c->step.n_rows,
+                      .first = c->step.rows[0].pos,
                       .index = index,
                       .kind = op->kind,
                       .label = op->label,
@@ -357,6 +369,7 @@ static pm_status check_one(checker *c, const char *phase, const plan *ref_plan,
                       .bound = bound_of(op),
                       .steps = t.steps,
                       .steps_bound = steps_bound(t.eight_bits)};
+    note_kernels(c, part, dev_plan, index, out);
     out->worst.name = c->ref.set->bufs[t.worst.buffer].name;
     out->pass = t.compared > 0 && t.nonfinite == 0 && out->nmse <= out->bound &&
                 out->steps <= out->steps_bound;
@@ -531,6 +544,15 @@ static pm_status check_lockstep(checker *c)
 
 // ---- all --------------------------------------------------------------------------------------
 
+static pm_status find_widest(checker *c)
+{
+    for (uint32_t i = 0; i < c->dev.set->n_bufs; i++)
+        if (c->dev.set->bufs[i].width > c->widest) c->widest = c->dev.set->bufs[i].width;
+    c->a = malloc((c->widest + (size_t)1) * sizeof *c->a);
+    c->b = malloc((c->widest + (size_t)1) * sizeof *c->b);
+    return c->a && c->b ? PM_OK : error_memory("a row", c->widest);
+}
+
 pm_status check_run(const weights *tested, const weights *reference, const check_options *options,
                     check_result *result)
 {
@@ -542,11 +564,7 @@ pm_status check_run(const weights *tested, const weights *reference, const check
     pm_status status = side_open(&c.dev, tested, &options->plan);
     if (status == PM_OK && options->isolated) status = side_open(&c.ref, reference, &options->plan);
     if (status == PM_OK && options->lockstep) status = side_open(&c.f32, reference, &f32);
-    for (uint32_t i = 0; status == PM_OK && i < c.dev.set->n_bufs; i++)
-        if (c.dev.set->bufs[i].width > c.widest) c.widest = c.dev.set->bufs[i].width;
-    c.a = malloc((c.widest + (size_t)1) * sizeof *c.a);
-    c.b = malloc((c.widest + (size_t)1) * sizeof *c.b);
-    if (status == PM_OK && (!c.a || !c.b)) status = error_memory("a row", c.widest);
+    if (status == PM_OK) status = find_widest(&c);
     if (status == PM_OK) status = need_injected(&c);
     if (status == PM_OK) set_bounds(&c);
     if (status == PM_OK && options->isolated) status = check_isolated(&c);
@@ -563,6 +581,23 @@ pm_status check_run(const weights *tested, const weights *reference, const check
     result->pass = result->compared > 0 && result->first_bad < 0 &&
                    (!options->lockstep || result->logits_pass);
     return PM_OK;
+}
+
+pm_status check_single(const side *tested, const side *reference, const char *phase,
+                       const plan_step *step, bool injected, check_op *out)
+{
+    const plan *p = &tested->set->buckets[0];
+    check_options o = {.inject = {.kind = PLAN_N_OP_KINDS}};
+    if (injected) o.inject = (check_inject){.kind = p->ops[0].kind, .layer = p->ops[0].layer};
+    check_result result = {.first_bad = -1};
+    checker c = {.o = &o, .result = &result, .dev = *tested, .ref = *reference, .step = *step};
+    pm_status status = find_widest(&c);
+    if (status == PM_OK) status = check_one(&c, phase, p, p, 0);
+    if (status == PM_OK) *out = result.ops[0];
+    check_result_free(&result);
+    free(c.a);
+    free(c.b);
+    return status;
 }
 
 void check_result_free(check_result *result)

@@ -35,11 +35,13 @@ typedef struct check_value {
 
 // One op of one phase.
 typedef struct check_op {
-    const char *phase; // "prefill", "decode", "batch of 2"
-    uint32_t index;    // in that phase's plan
+    const char *phase;      // "prefill", "decode", "batch of 2"
+    uint32_t n_rows, first; // rows of its step, position of the first
+    uint32_t index;         // in that phase's plan
     plan_op_kind kind;
     const char *label;
     int layer;
+    char kernels[160]; // that the tested device runs; "": it has none to tell apart
     uint64_t compared, nonfinite;
     double nmse, max_abs, bound; // nmse: of 8-bit results without single rounding steps
     check_value worst;
@@ -81,6 +83,12 @@ typedef struct check_result {
 pm_status check_run(const weights *tested, const weights *reference, const check_options *options,
                     check_result *result);
 void check_result_free(check_result *result);
+
+// The only op of a plan on two sides that are open, each in one part, on the inputs that the
+// reference's side holds. `injected`: with the fault that check_inject plants.
+struct side;
+pm_status check_single(const struct side *tested, const struct side *reference, const char *phase,
+                       const plan_step *step, bool injected, check_op *out);
 
 // "OP:LAYER[:N]", names as plan_op_name has them. PM_ERROR_USAGE.
 pm_status check_parse_inject(const char *text, check_inject *out);

@@ -145,6 +145,93 @@ static void reports_hold_what_a_bug_needs(void **state)
     json_decref(all);
 }
 
+// A report of a failed check says how its bad operation can be run again, by those who don't have
+// the model.
+static void reports_are_reproduced_without_the_model(void **state)
+{
+    (void)state;
+    char *out, *err;
+    char file[1024], good[1024];
+    snprintf(file, sizeof file, "%s", test_temp("fault.json"));
+    snprintf(good, sizeof good, "%s", test_temp("good.json"));
+    int status = pumice(&out, &err,
+                        "$P check '%s' --device cpu --no-fuse --seed 9 --inject attend:2 --report "
+                        "'%s' -q",
+                        tiny(), file);
+    assert_int_equal(status, 5);
+    free(out);
+    free(err);
+    json_t *report = json_load_file(file, 0, NULL);
+    assert_true(json_is_true(key_of(report, "reproduced"))); // with the fault, in the same run
+    const json_t *settings = key_of(key_of(report, "check"), "settings");
+    assert_string_equal(json_string_value(key_of(settings, "no-fuse")), "true");
+    json_decref(report);
+
+    // Without the fault it passes, with it the same operation fails; no model is there to be found.
+    char *text = output_of("$P check --reproduce '%s' -q", file);
+    assert_non_null(strstr(text, "ATTEND, layer 2, attn"));
+    assert_non_null(strstr(text, "seed 9"));
+    assert_non_null(strstr(text, "passed: "));
+    free(text);
+    status = pumice(&out, &err, "$P check --reproduce '%s' --inject ATTEND:2 --json -q", file);
+    assert_int_equal(status, 5);
+    assert_memory_equal(err, "pumice: error: check: ATTEND of layer 2 (", 41);
+    json_t *all = json_loads(out, 0, NULL);
+    assert_true(json_is_false(key_of(all, "pass")));
+    assert_true(json_is_true(key_of(all, "injected")));
+    assert_string_equal(json_string_value(key_of(all, "device")), "cpu"); // the report's
+    json_decref(all);
+    free(out);
+    free(err);
+    text = output_of("$P check --reproduce '%s' --device reference --json -q", file);
+    assert_non_null(strstr(text, "\"device\": \"reference\""));
+    free(text);
+    assert_refused(4, "skipped", "$P check --reproduce '%s' --device vulkan:4000 -q", file);
+    assert_refused(2, "ATTEND:2:0", "$P check --reproduce '%s' --inject ATTEND:1 -q", file);
+    assert_refused(2, "needs no MODEL", "$P check '%s' --reproduce '%s' -q", tiny(), file);
+
+    // Nothing was wrong: there is nothing to run again.
+    free(output_of("$P check '%s' --device cpu --quick --report '%s' -q", tiny(), good));
+    assert_refused(3, "has no operation", "$P check --reproduce '%s' -q", good);
+}
+
+static void what_is_no_report_is_refused(void **state)
+{
+    (void)state;
+    static const char *const texts[] = {"",
+                                        "{}",
+                                        "[]",
+                                        "nonsense",
+                                        "{\"check\": 1}",
+                                        "{\"check\": {\"reproducer\": {\"form\": 2}}}",
+                                        "{\"check\": {\"reproducer\": {\"form\": 1}}}"};
+    char file[1024];
+    snprintf(file, sizeof file, "%s", test_temp("foreign.json"));
+    for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
+        test_write(file, texts[k], strlen(texts[k]));
+        assert_refused(3, "foreign.json: ", "$P check --reproduce '%s' -q", file);
+    }
+    assert_refused(3, "/nowhere", "$P check --reproduce /nowhere/x -q");
+    assert_refused(3, "not a report", "$P check --reproduce '%s' -q", tiny());
+    // A good one that was cut in the middle, and one whose numbers were changed.
+    char *out, *err;
+    pumice(&out, &err, "$P check '%s' --device cpu --quick --inject NORM:1 --report '%s' -q",
+           tiny(), file);
+    free(out);
+    free(err);
+    size_t n;
+    char *whole = test_read(file, &n);
+    test_write(test_temp("cut.json"), whole, n / 2);
+    assert_refused(3, "cut.json: not a report", "$P check --reproduce '%s' -q",
+                   test_temp("cut.json"));
+    char *cols = strstr(whole, "\"cols\": 64");
+    assert_non_null(cols);
+    cols[9] = '3';
+    test_write(test_temp("cut.json"), whole, n);
+    assert_refused(3, "don't go together", "$P check --reproduce '%s' -q", test_temp("cut.json"));
+    free(whole);
+}
+
 // QUANTIZE is there only with 8-bit activations: without them the planted fault is gone.
 static void bisecting_names_the_feature(void **state)
 {
@@ -152,14 +239,22 @@ static void bisecting_names_the_feature(void **state)
     char *out, *err;
     int status = pumice(&out, &err,
                         "$P check '%s' --device cpu --act q8 --no-fuse --quick --ops --inject "
-                        "QUANTIZE:2 --bisect --json -q",
-                        tiny());
+                        "QUANTIZE:2 --bisect --report '%s' --json -q",
+                        tiny(), test_temp("bisected.json"));
     assert_int_equal(status, 5);
     assert_non_null(strstr(err, "QUANTIZE"));
     assert_non_null(strstr(err, "right without: 8-bit activations\n"));
     json_t *all = json_loads(out, 0, NULL);
     assert_non_null(all);
     assert_true(json_is_false(key_of(key_of(all, "baseline"), "pass")));
+    assert_int_equal(json_array_size(key_of(all, "culprits")), 1);
+    assert_true(json_array_size(key_of(all, "switched_off")) >= 4);
+    json_decref(all);
+    // The report has both: the check that failed, and what was tried.
+    all = json_load_file(test_temp("bisected.json"), 0, NULL);
+    assert_non_null(all);
+    key_of(key_of(all, "check"), "first_bad");
+    assert_true(json_is_true(key_of(all, "reproduced")));
     assert_int_equal(json_array_size(key_of(all, "culprits")), 1);
     assert_true(json_array_size(key_of(all, "switched_off")) >= 4);
     json_decref(all);
@@ -236,6 +331,8 @@ int main(void)
         cmocka_unit_test(checks_that_can_not_run),
         cmocka_unit_test(r67_equal_runs_have_one_hash),
         cmocka_unit_test(reports_hold_what_a_bug_needs),
+        cmocka_unit_test(reports_are_reproduced_without_the_model),
+        cmocka_unit_test(what_is_no_report_is_refused),
         cmocka_unit_test(bisecting_names_the_feature),
         cmocka_unit_test(bench_by_operation),
     };

@@ -486,6 +486,24 @@ static uint32_t vulkan_n_dispatches(exec *e, const plan *p, uint32_t first, uint
     return n;
 }
 
+static pm_status vulkan_kernels(exec *e, const plan *p, uint32_t index, const plan_step *step,
+                                buf *out)
+{
+    vk_keys keys = {0};
+    vk_recording *r = NULL;
+    pm_status status = vk_recording_of_keys(e->device, &keys, &r);
+    if (status == PM_OK) status = vk_emit_op(e, r, &p->ops[index], vk_extent_of(e, p, step));
+    vk_recording_free(r);
+    for (size_t i = 0; i < keys.n && status == PM_OK; i++) {
+        const vk_pipeline_key *key = &keys.keys[i];
+        buf_printf(out, "%s%s(", i ? " + " : "", key->shader->name);
+        for (uint32_t k = 0; k < key->n_spec; k++) buf_printf(out, k ? ",%u" : "%u", key->spec[k]);
+        buf_str(out, ")");
+    }
+    free(keys.keys);
+    return status;
+}
+
 // ---- reads and writes -------------------------------------------------------------------------
 
 typedef pm_status (*copy_fn)(vk_device *d, const vk_buffer *b, uint64_t offset, void *host,
@@ -615,6 +633,7 @@ const exec_kind exec_vulkan = {.name = "vulkan",
                                .run_timed = vulkan_run_timed,
                                .n_dispatches = vulkan_n_dispatches,
                                .prefers_pick = vk_prefers_pick,
+                               .kernels = vulkan_kernels,
                                .can_ahead = vk_can_ahead,
                                .ahead_begin = vk_ahead_begin,
                                .ahead_next = vk_ahead_next,
