@@ -7,6 +7,7 @@
 
 #include "api/chat.h"
 #include "base/os.h"
+#include "chat/template.h"
 
 enum { MAX_TOOLS_BYTES = 1 << 24 };
 
@@ -38,11 +39,8 @@ static conversation_think think_of(const pm_options *o)
 
 static pm_status set_tools(pm_chat *chat, const char *json, size_t n)
 {
-    json_error_t where;
-    json_t *list = json_loadb(json, n, JSON_ALLOW_NUL, &where), *tools = NULL;
-    if (!list) {
-        return error_set(PM_ERROR_USAGE, "tools: line %d: %s", where.line, where.text);
-    }
+    json_t *list = NULL, *tools = NULL;
+    if (tmpl_load_json(json, n, &list) != PM_OK) return error_in(PM_ERROR_USAGE, "tools");
     pm_status status = tools_check(list, &tools);
     if (status == PM_OK) {
         bool python = options_is_on(chat->options, "python-tools");

@@ -8,12 +8,12 @@
 pm_status pm_template_render(const char *source, size_t n_source, const char *vars, double now,
                              char **text, size_t *n_text)
 {
-    json_error_t where;
-    json_t *values = json_loads(vars, JSON_ALLOW_NUL, &where);
+    json_t *values = NULL;
+    if (tmpl_load_json(vars, strlen(vars), &values) != PM_OK)
+        return error_in(PM_ERROR_USAGE, "the variables are no JSON object");
     if (!json_is_object(values)) {
         json_decref(values);
-        return error_set(PM_ERROR_USAGE, "the variables are no JSON object: line %d: %s",
-                         values ? 1 : where.line, values ? "another kind of value" : where.text);
+        return error_set(PM_ERROR_USAGE, "the variables are no JSON object: another kind of value");
     }
     tmpl *parsed = NULL;
     tmpl_output out = {0};

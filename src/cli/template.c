@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
 #include "cli/cli.h"
 
 const cli_option template_options[] = {
@@ -16,6 +17,32 @@ const cli_option template_options[] = {
     {"template-dir", 0, "DIR", "with --jsonl: a line names its template, a file in DIR"},
     {0},
 };
+
+// ---- JSON ---------------------------------------------------------------------------------------
+
+// Integers of any size go through: marked strings in `out`, numbers again in encode().
+static pm_status decode(const char *text, size_t n, json_t **out, json_error_t *where)
+{
+    buf marked = {0};
+    large_hide(text, n, &marked);
+    *out = marked.failed ? NULL
+                         : json_loadb(marked.data ? marked.data : "", marked.len,
+                                      JSON_DECODE_ANY | JSON_ALLOW_NUL, where);
+    pm_status status = marked.failed ? error_memory("JSON", n) : PM_OK;
+    if (status == PM_OK && !*out) status = error_set(PM_ERROR_USAGE, "not JSON: %s", where->text);
+    buf_free(&marked);
+    return status;
+}
+
+static pm_status encode(const json_t *vars, char **text)
+{
+    buf out = {0};
+    char *marked = json_dumps(vars, JSON_REAL_PRECISION(17));
+    if (!marked) return error_memory("the variables", 0);
+    large_show(marked, strlen(marked), &out);
+    free(marked);
+    return buf_take(&out, text, NULL);
+}
 
 // ---- many renderings --------------------------------------------------------------------------
 
@@ -73,8 +100,8 @@ static pm_status render_line(const lines *l, const json_t *line, json_t **answer
     pm_status status = PM_OK;
     if (l->folder) status = read_named(l->folder, json_string_value(name), &source, &n_source);
     json_t *variables = variables_of(line);
-    char *encoded = json_dumps(variables, JSON_REAL_PRECISION(17));
-    if (status == PM_OK && !encoded) status = error_memory("the variables", 0);
+    char *encoded = NULL;
+    if (status == PM_OK) status = encode(variables, &encoded);
     if (status == PM_OK)
         status = pm_template_render(source ? source : json_string_value(name), n_source, encoded,
                                     l->now, &text, &n);
@@ -89,9 +116,9 @@ static pm_status render_line(const lines *l, const json_t *line, json_t **answer
 static pm_status answer_line(void *context, const char *text, size_t n)
 {
     json_error_t where;
-    json_t *line = json_loadb(text, n, JSON_ALLOW_NUL, &where), *answer = NULL;
-    pm_status status = line ? render_line(context, line, &answer)
-                            : error_set(PM_ERROR_USAGE, "not JSON: %s", where.text);
+    json_t *line = NULL, *answer = NULL;
+    pm_status status = decode(text, n, &line, &where);
+    if (status == PM_OK) status = render_line(context, line, &answer);
     if (status != PM_OK) {
         const char *message = pm_last_error();
         answer = json_pack("{s:o}", "error", json_of_bytes(message, strlen(message)));
@@ -108,15 +135,19 @@ static pm_status read_json(const char *option, const char *path, json_t **out)
 {
     char *text = NULL;
     size_t n = 0;
-    json_error_t where;
+    json_error_t where = {.line = 1, .text = "another kind of value"};
     pm_status status = read_input(path, &text, &n);
     if (status != PM_OK) return error_in(status, "--%s", option);
-    *out = json_loadb(text, n, JSON_ALLOW_NUL, &where);
+    status = decode(text, n, out, &where);
     free(text);
-    if (!*out)
+    if (status == PM_OK && !json_is_array(*out) && !json_is_object(*out)) {
+        json_decref(*out);
+        status = PM_ERROR_USAGE;
+    }
+    if (status == PM_ERROR_USAGE)
         return error_set(PM_ERROR_USAGE, "--%s: %s: line %d: %s (a JSON list is needed)", option,
                          path, where.line, where.text);
-    return PM_OK;
+    return status;
 }
 
 static pm_status set_variable(json_t *vars, const char *assignment)
@@ -125,8 +156,8 @@ static pm_status set_variable(json_t *vars, const char *assignment)
     json_error_t where;
     if (!equals || equals == assignment)
         return error_set(PM_ERROR_USAGE, "--set: '%s' is not NAME=JSON", assignment);
-    json_t *value = json_loads(equals + 1, JSON_DECODE_ANY | JSON_ALLOW_NUL, &where);
-    if (!value)
+    json_t *value = NULL;
+    if (decode(equals + 1, strlen(equals + 1), &value, &where) != PM_OK)
         return error_set(PM_ERROR_USAGE,
                          "--set: '%s' is not JSON (a text needs quotes: "
                          "NAME='\"text\"')",
@@ -187,11 +218,8 @@ static pm_status render_one(const cli_args *args, double now)
                            l.path);
     for (size_t k = 0; status == PM_OK && args_nth(args, "set", k); k++)
         status = set_variable(vars, args_nth(args, "set", k));
-    if (status == PM_OK) {
-        encoded = json_dumps(vars, JSON_REAL_PRECISION(17));
-        status = encoded ? pm_template_render(used, n_source, encoded, now, &text, &n)
-                         : error_memory("the variables", 0);
-    }
+    if (status == PM_OK) status = encode(vars, &encoded);
+    if (status == PM_OK) status = pm_template_render(used, n_source, encoded, now, &text, &n);
     if (status == PM_OK) out_bytes(text, n);
     pm_free(text);
     free(encoded);

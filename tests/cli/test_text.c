@@ -201,6 +201,45 @@ static void renderings_equal_jinjas(void **state)
     free(answers);
 }
 
+// One-line templates with all their variables, an integer beyond 64 bits among them.
+static void single_features_by_the_program(void **state)
+{
+    (void)state;
+    size_t n, n_vars;
+    char *lines = test_read(test_data("chat/jinja_unit.jsonl"), &n);
+    char *vars = test_read(test_data("chat/jinja_unit_vars.json"), &n_vars);
+    assert_non_null(strstr(vars, "12345678901234567890"));
+    *strrchr(vars, '}') = 0; // a line's own variables follow
+    for (char *c = vars; (c = strchr(c, '\n')) != NULL;) *c = ' ';
+    char path[1024];
+    snprintf(path, sizeof path, "%s", test_temp("unit.jsonl"));
+    FILE *f = fopen(path, "wb");
+    assert_non_null(f);
+    const char *at = lines;
+    for (json_t *line; (line = next_line(&at)); json_decref(line)) {
+        char *template = json_dumps(json_object_get(line, "template"), JSON_ENCODE_ANY);
+        char *own = json_dumps(json_object_get(line, "vars"), 0);
+        fprintf(f, "{\"template\":%s,\"vars\":%s%s%s}\n", template, vars, own ? "," : "",
+                own ? own + 1 : "}");
+        free(template);
+        free(own);
+    }
+    fclose(f);
+    char *answers = output_of("$P template --now 2025-07-08T09:05:03 --jsonl '%s'", path);
+    assert_true(compare_lines(test_data("chat/jinja_unit.jsonl"), answers, "text", "expected") >
+                400);
+    const char *a = answers, *q = lines;
+    for (json_t *line; (line = next_line(&q)); json_decref(line)) {
+        json_t *answer = next_line(&a);
+        assert_int_equal(json_object_get(line, "error") != NULL,
+                         json_object_get(answer, "error") != NULL);
+        json_decref(answer);
+    }
+    free(answers);
+    free(lines);
+    free(vars);
+}
+
 // What a template raises is the answer of its line; the exit status stays 0.
 static void lines_that_fail(void **state)
 {
@@ -272,6 +311,7 @@ int main(void)
         cmocka_unit_test(bos_is_added_when_the_file_asks),
         cmocka_unit_test(bytes_that_are_no_text),
         cmocka_unit_test(renderings_equal_jinjas),
+        cmocka_unit_test(single_features_by_the_program),
         cmocka_unit_test(lines_that_fail),
         cmocka_unit_test(the_models_own_template),
     };
