@@ -148,7 +148,7 @@ static tval eval_test(trt *r, const tnode *n)
     r->line = n->line;
     if (!n->test)
         trt_fail(r, "No test named '%.*s' found.", (int)n->value.u.str->n, n->value.u.str->s);
-    return tval_bool(tval_test(r, n->test, v, args.v, args.n));
+    return tval_bool(tval_test(r, n->test, v, &args));
 }
 
 // ---- the other expressions --------------------------------------------------------------------

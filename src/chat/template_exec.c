@@ -101,7 +101,10 @@ static tlist *filtered(trt *r, const tnode *n, tscope *outer, tval iterable)
     r->scope = new_scope(r, outer, n);
     for (size_t i = 0; i < all->n; i++) {
         assign(r, n->a, all->v[i]);
-        if (tval_true(r, trt_eval(r, n->c))) tlist_push(r, kept, all->v[i]);
+        if (!tval_true(r, trt_eval(r, n->c))) continue;
+        // What was unpacked is a tuple from here on (loop.nextitem shows it).
+        bool unpacked = n->a->type == E_TUPLE && all->v[i].kind != T_TUPLE;
+        tlist_push(r, kept, unpacked ? tval_tuple(tval_items(r, all->v[i])) : all->v[i]);
     }
     r->scope = before;
     return kept;

@@ -163,7 +163,7 @@ FILTER(round_filter)
     bool up = tstr_is(method, "ceil");
     if (!up && !tstr_is(method, "floor")) trt_fail(r, "method must be common, ceil or floor");
     double unit = pow(10, (double)precision), v = tval_to_double(r, self) * unit;
-    return tval_float((up ? ceil(v) : floor(v)) / unit);
+    return tval_float(((up ? ceil(v) : floor(v)) + 0.0) / unit); // an integer in between: no -0.0
 }
 
 FILTER(filesizeformat)
@@ -263,96 +263,6 @@ FILTER(wordcount)
 static bool is_blank(char c)
 {
     return c && strchr(" \t\n\v\f\r", c);
-}
-
-// The next piece that wrapping keeps together: blanks, or a word up to a hyphen between letters.
-static size_t chunk_end(const tstr *s, size_t i, bool hyphens)
-{
-    bool blank = is_blank(s->s[i]);
-    size_t start = i;
-    for (; i < s->n && is_blank(s->s[i]) == blank; i++) {
-        bool cut = hyphens && !blank && s->s[i] == '-' && i >= start + 2 && i + 2 < s->n &&
-                   isalpha((unsigned char)s->s[i - 1]) && isalpha((unsigned char)s->s[i - 2]) &&
-                   isalpha((unsigned char)s->s[i + 1]) && isalpha((unsigned char)s->s[i + 2]);
-        if (cut) return i + 1;
-    }
-    return i;
-}
-
-typedef struct wrapping {
-    size_t width;
-    bool break_long, hyphens;
-} wrapping;
-
-// How much of a chunk that is longer than a line goes into the `room` left.
-static size_t long_part(const tstr *s, size_t from, size_t to, size_t room, const wrapping *w)
-{
-    tstr chunk = {.s = s->s + from, .n = to - from};
-    chunk.n_chars = tstr_chars(chunk.s, chunk.n);
-    size_t end = tstr_offset(&chunk, room ? room : 1);
-    if (w->hyphens)
-        for (size_t i = end; i-- > 1;)
-            if (chunk.s[i] == '-') return from + i + 1;
-    return from + end;
-}
-
-// One paragraph as textwrap.wrap cuts it.
-static void wrap(trt *r, const tstr *s, const wrapping *w, tlist *lines)
-{
-    size_t i = 0, before = lines->n;
-    while (i < s->n) {
-        size_t end = chunk_end(s, i, w->hyphens);
-        if (is_blank(s->s[i]) && lines->n > before) {
-            i = end;
-            continue;
-        }
-        size_t start = i, used = 0, keep = i; // keep: the line's end without trailing blanks
-        while (i < s->n) {
-            end = chunk_end(s, i, w->hyphens);
-            size_t chars = tstr_chars(s->s + i, end - i);
-            trt_step(r, 1);
-            if (used + chars > w->width) {
-                if (chars <= w->width) break;
-                if (w->break_long) {
-                    i = long_part(s, i, end, used < w->width ? w->width - used : 1, w);
-                    keep = i;
-                } else if (used == 0) {
-                    i = keep = end;
-                }
-                break;
-            }
-            used += chars;
-            if (!is_blank(s->s[i])) keep = end;
-            i = end;
-        }
-        if (keep > start) tlist_push(r, lines, tval_str(tstr_part(r, s, start, keep)));
-    }
-}
-
-// wordwrap(width=79, break_long_words=True, wrapstring=None, break_on_hyphens=True)
-FILTER(wordwrap)
-{
-    (void)all;
-    const tstr *s = tval_want_str(r, self, "wordwrap");
-    int64_t width = a[0].kind == T_MISSING ? 79 : tval_to_int(r, a[0], "wordwrap");
-    if (width <= 0) trt_fail(r, "invalid width %" PRId64 " (must be > 0)", width);
-    wrapping w = {.width = (size_t)width,
-                  .break_long = a[1].kind == T_MISSING || tval_true(r, a[1]),
-                  .hyphens = a[3].kind == T_MISSING || tval_true(r, a[3])};
-    const tstr *end = given(a[2]) ? tval_want_str(r, a[2], "wordwrap") : tstr_c(r, "\n");
-    const tlist *paragraphs = tstr_lines(r, s, false);
-    tbuf b;
-    tbuf_start(&b, r);
-    for (size_t i = 0; i < paragraphs->n; i++) {
-        tlist *lines = tlist_new(r, 0);
-        wrap(r, paragraphs->v[i].u.str, &w, lines);
-        if (i) tbuf_str(&b, end);
-        for (size_t k = 0; k < lines->n; k++) {
-            if (k) tbuf_str(&b, end);
-            tbuf_str(&b, lines->v[k].u.str);
-        }
-    }
-    return tval_str(tbuf_take(&b));
 }
 
 // ---- HTML and URLs ----------------------------------------------------------------------------
@@ -522,7 +432,7 @@ static const tfunction filters[] = {
     {"truncate", truncate, "length killwords end leeway", 0},
     {"urlencode", urlencode, "", 0},
     {"wordcount", wordcount, "", 0},
-    {"wordwrap", wordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
+    {"wordwrap", twordwrap, "width break_long_words wrapstring break_on_hyphens", 0},
     {"xmlattr", xmlattr, "autospace", 0},
     {NULL, NULL, NULL, 0},
 };

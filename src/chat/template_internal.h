@@ -512,6 +512,7 @@ bool tchar_is_space(int32_t code);
 bool tchar_is_word(int32_t code);
 bool tchar_is_printable(int32_t code);
 bool tchar_is_alpha(int32_t code);
+bool tchar_is_decimal(int32_t code);
 typedef enum tcase { CASE_UPPER, CASE_LOWER, CASE_CAPITAL, CASE_TITLE, CASE_SWAP } tcase;
 const tstr *tstr_case(trt *r, const tstr *s, tcase how);
 const tstr *tstr_title_words(trt *r, const tstr *s); // the title filter, not str.title
@@ -535,6 +536,10 @@ tval tval_pretty(trt *r, tval self, const tval *a, const targs *all);  // pprint
 const tstr *tstr_percent(trt *r, const tstr *format, tval arg);
 const tstr *tstr_format(trt *r, const tstr *format, const targs *args);
 tval tval_strftime(trt *r, tval self, const tval *a, const targs *all);
+
+// ---- template_wrap.c --------------------------------------------------------------------------
+
+tval twordwrap(trt *r, tval self, const tval *a, const targs *all); // the filter
 
 // ---- template_number.c ------------------------------------------------------------------------
 
@@ -574,7 +579,7 @@ bool tmethod_is_unsafe(tval object, const tstr *name);
 const tfunction *tfilter_find(const tstr *name);
 extern const tfunction tsequence_filters[]; // the half in template_sequences.c; name NULL ends
 const ttest *ttest_find(const tstr *name);
-bool tval_test(trt *r, const ttest *t, tval v, const tval *a, size_t n);
+bool tval_test(trt *r, const ttest *t, tval v, const targs *args);
 tval tglobal_find(trt *r, const tstr *name); // range, dict, ...; T_MISSING
 tval tcycler_attr(trt *r, tval object, const tstr *name);
 

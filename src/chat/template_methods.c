@@ -46,6 +46,7 @@ METHOD(str_casefold)
     const tstr *s = self.u.str;
     tbuf b;
     tbuf_start(&b, r);
+    b.markup = s->markup;
     for (size_t i = 0, next; i < s->n; i = next) {
         utf8proc_int32_t folded[8];
         int class = 0;
@@ -137,6 +138,7 @@ METHOD(str_expandtabs)
     int64_t size = given(a[0]) ? tval_to_int(r, a[0], "expandtabs") : 8, column = 0;
     tbuf b;
     tbuf_start(&b, r);
+    b.markup = s->markup;
     for (size_t i = 0, next; i < s->n; i = next) {
         int32_t c = tstr_decode(s, i, &next);
         if (c == '\t') {
@@ -153,13 +155,9 @@ METHOD(str_expandtabs)
 
 // ---- the is... family -------------------------------------------------------------------------
 
-static bool is_decimal(int32_t c)
-{
-    return utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
-}
 static bool is_digit(int32_t c)
 {
-    return is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
+    return tchar_is_decimal(c) || c == 0xB2 || c == 0xB3 || c == 0xB9 || c == 0x2070 ||
            (c >= 0x2074 && c <= 0x2079) || (c >= 0x2080 && c <= 0x2089) ||
            (c >= 0x2460 && c <= 0x2468) || (c >= 0x2474 && c <= 0x247C);
 }
@@ -196,7 +194,7 @@ static tval every(trt *r, tval self, bool (*has)(int32_t), bool empty)
 EVERY(str_isalnum, is_alnum, false)
 EVERY(str_isalpha, tchar_is_alpha, false)
 EVERY(str_isascii, is_ascii, true)
-EVERY(str_isdecimal, is_decimal, false)
+EVERY(str_isdecimal, tchar_is_decimal, false)
 EVERY(str_isdigit, is_digit, false)
 EVERY(str_isnumeric, is_numeric, false)
 EVERY(str_isprintable, tchar_is_printable, true)

@@ -331,6 +331,32 @@ static tval small_arith(top op, int64_t x, int64_t y)
     return tval_int(op == OP_MOD ? rest : whole);
 }
 
+// As large as a double holds without rounding.
+static bool is_exact(tval v)
+{
+    const int64_t most = INT64_C(1) << 53;
+    return v.kind == T_BOOL || (v.kind == T_INT && v.u.i >= -most && v.u.i <= most);
+}
+
+static double big_ratio(trt *r, const tbig *a, const tbig *b)
+{
+    // Limbs are added to `a` until the quotient has at least 28 digits. With one more digit that
+    // says whether something is left, its text becomes the nearest double.
+    size_t more = a->n < b->n + 4 ? b->n + 4 - a->n : 0;
+    tbig *up = big_new(r, a->n + more), *q, *rest;
+    memcpy(up->d + more, a->d, a->n * sizeof *a->d);
+    trim(up);
+    div_sizes(r, up, b, &q, &rest);
+    char text[MAX_LIMBS * LIMB_DIGITS + 40];
+    size_t n = 0;
+    for (size_t k = q->n; k-- > 0; n += LIMB_DIGITS)
+        snprintf(text + n, LIMB_DIGITS + 1, "%09" PRIu32, q->d[k]);
+    snprintf(text + n, sizeof text - n, "%de-%zu", rest->n ? 1 : 0, more * LIMB_DIGITS + 1);
+    double ratio = strtod(text, NULL);
+    if (isinf(ratio)) trt_fail(r, "integer division result too large for a float");
+    return a->negative != b->negative ? -ratio : ratio;
+}
+
 tval tval_arith(trt *r, top op, tval a, tval b)
 {
     if (a.kind == T_FLOAT || b.kind == T_FLOAT)
@@ -340,7 +366,11 @@ tval tval_arith(trt *r, top op, tval a, tval b)
         trt_fail(r, op == OP_DIV   ? "division by zero"
                     : op == OP_MOD ? "integer modulo by zero"
                                    : "integer division or modulo by zero");
-    if (op == OP_DIV) return tval_float(tval_to_double(r, a) / tval_to_double(r, b));
+    if (op == OP_DIV) {
+        if (!is_exact(a) || !is_exact(b))
+            return tval_float(big_ratio(r, to_big(r, a), to_big(r, b)));
+        return tval_float(tval_to_double(r, a) / tval_to_double(r, b));
+    }
     if (is_small(a) && is_small(b))
         return small_arith(op, a.kind == T_BOOL ? a.u.b : a.u.i, b.kind == T_BOOL ? b.u.b : b.u.i);
     const tbig *x = to_big(r, a), *y = to_big(r, b);
@@ -415,9 +445,19 @@ tval tval_parse_float(trt *r, const tstr *s)
 
 // ---- rounding ---------------------------------------------------------------------------------
 
-static double power_of_ten(int64_t n)
+// Half to even; `more`: the number is a little larger (in size) than v.
+static tval round_int(trt *r, tval v, int64_t digits, bool more)
 {
-    return pow(10, (double)n);
+    if (digits < -4000) return tval_int(0);
+    tval unit = int_power(r, tval_int(10), -digits);
+    if (tval_compare_int(v, tval_int(0)) < 0)
+        return tval_negate(r, round_int(r, tval_negate(r, v), digits, more));
+    tval rest = tval_arith(r, OP_MOD, v, unit), down = tval_arith(r, OP_SUB, v, rest);
+    int half = tval_compare_int(tval_arith(r, OP_MUL, rest, tval_int(2)), unit);
+    tval quotient = tval_arith(r, OP_FLOORDIV, down, unit);
+    bool odd = quotient.kind == T_BIG ? tbig_is_odd(quotient.u.big) : quotient.u.i % 2 != 0;
+    bool up = half > 0 || (half == 0 && (odd || more));
+    return up ? tval_arith(r, OP_ADD, down, unit) : down;
 }
 
 tval tval_round(trt *r, tval v, int64_t digits)
@@ -427,8 +467,8 @@ tval tval_round(trt *r, tval v, int64_t digits)
         if (!isfinite(f) || digits > 300) return v;
         if (digits < -308) return tval_float(copysign(0, f));
         if (digits < 0) {
-            double unit = power_of_ten(-digits);
-            return tval_float(nearbyint(f / unit) * unit);
+            tval whole = round_int(r, tval_from_double(r, trunc(f)), digits, f != trunc(f));
+            return tval_float(copysign(tval_to_double(r, whole), f));
         }
         // The decimal text of the exact value is rounded half to even, which is what is wanted.
         char text[DBL_MAX_10_EXP + 400];
@@ -436,11 +476,5 @@ tval tval_round(trt *r, tval v, int64_t digits)
         return tval_float(strtod(text, NULL));
     }
     if (digits >= 0) return v.kind == T_BOOL ? tval_int(v.u.b) : v;
-    if (digits < -4000) return tval_int(0);
-    tval unit = int_power(r, tval_int(10), -digits);
-    tval rest = tval_arith(r, OP_MOD, v, unit), down = tval_arith(r, OP_SUB, v, rest);
-    int half = tval_compare_int(tval_arith(r, OP_MUL, rest, tval_int(2)), unit);
-    tval quotient = tval_arith(r, OP_FLOORDIV, down, unit);
-    bool odd = quotient.kind == T_BIG ? tbig_is_odd(quotient.u.big) : quotient.u.i % 2 != 0;
-    return half > 0 || (half == 0 && odd) ? tval_arith(r, OP_ADD, down, unit) : down;
+    return round_int(r, v, digits, false);
 }

@@ -134,7 +134,7 @@ static tval macro_attr(trt *r, const tmacro *m, const tstr *name)
     if (!tstr_is(name, "arguments")) return tval_missing();
     tlist *l = tlist_new(r, s->n_params);
     for (size_t i = 0; i < s->n_params; i++) tlist_push(r, l, r->t->names[s->params[i]]);
-    return tval_list(l);
+    return tval_tuple(l);
 }
 
 static tval range_attr(const trange *g, const tstr *name)

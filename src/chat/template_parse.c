@@ -403,6 +403,13 @@ static void macro_body(tparser *p, tnode *n, const char *end)
         if (m->params[i] == SYM_KWARGS) m->uses_kwargs = false;
         if (m->params[i] == SYM_VARARGS) m->uses_varargs = false;
     }
+    // A parameter of that name is one like any other; only its default is asked for.
+    for (size_t i = 0; m->uses_caller && i < m->n_params - m->n_defaults; i++)
+        if (m->params[i] == SYM_CALLER)
+            tparse_fail(p, n->line,
+                        "When defining macros or call blocks the special \"caller\" argument must "
+                        "be omitted or be given a default.");
+    m->explicit_caller &= m->uses_caller;
     if (m->explicit_caller) m->uses_caller = false;
 }
 

@@ -1,4 +1,5 @@
 // Values as text: Python's str and repr, JSON.
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ void tbuf_float(tbuf *b, double f)
         return;
     }
     char text[40];
-    for (int precision = 14; precision < 17; precision++) {
+    // Fifteen digits always fit a normal number; a subnormal one may have fewer.
+    for (int precision = fabs(f) < DBL_MIN ? 0 : 14; precision < 17; precision++) {
         snprintf(text, sizeof text, "%.*e", precision, f);
         if (strtod(text, NULL) == f) break;
     }
@@ -221,8 +223,6 @@ static void json_str(tbuf *b, const tstr *s, bool ascii)
         const char *simple = c && c < 128 ? strchr(from, c) : NULL;
         if (simple)
             tbuf_printf(b, "\\%c", to[simple - from]);
-        else if (c == 127)
-            tbuf_bytes(b, s->s + i, 1, false);
         else if (c < 0x10000)
             tbuf_printf(b, "\\u%04x", (unsigned)c);
         else

@@ -364,11 +364,12 @@ static tval choose(trt *r, tval self, const targs *all, bool by_attribute, bool 
         if (!test) trt_fail(r, "No test named '%.*s'.", (int)name->n, name->s);
         used++;
     }
+    targs args = rest(all, used);
     for (size_t i = 0; i < items->n; i++) {
         tval v = items->v[i];
         trt_step(r, 1);
         if (by_attribute) v = tval_attr_path(r, v, all->v[0], tval_missing());
-        bool yes = test ? tval_test(r, test, v, all->v + used, all->n - used) : tval_true(r, v);
+        bool yes = test ? tval_test(r, test, v, &args) : tval_true(r, v);
         if (yes == wanted) tlist_push(r, l, items->v[i]);
     }
     return generator(r, l);

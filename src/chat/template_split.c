@@ -155,9 +155,8 @@ static void split_words(trt *r, tlist *l, const tstr *s, int64_t most)
     for (;;) {
         while (i < s->n && tchar_is_space(tstr_decode(s, i, &next))) i = next;
         if (i >= s->n) return;
-        if (most == 0) {
-            push_part(r, l, s, i,
-                      tstr_strip(r, tstr_part(r, s, i, s->n), NULL, false, true)->n + i);
+        if (most == 0) { // the rest as it is
+            push_part(r, l, s, i, s->n);
             return;
         }
         size_t start = i;
@@ -183,8 +182,7 @@ static void rsplit_words(trt *r, tlist *l, const tstr *s, int64_t most)
             end = before(s, end);
         if (end == 0) return;
         if (most == 0) {
-            const tstr *left = tstr_part(r, s, 0, end);
-            tlist_push(r, l, tval_str(tstr_strip(r, left, NULL, true, false)));
+            push_part(r, l, s, 0, end);
             return;
         }
         size_t stop = end;

@@ -367,6 +367,11 @@ bool tchar_is_word(int32_t c)
     return k >= UTF8PROC_CATEGORY_ND && k <= UTF8PROC_CATEGORY_NO;
 }
 
+bool tchar_is_decimal(int32_t c)
+{
+    return c < 128 ? c >= '0' && c <= '9' : utf8proc_category(c) == UTF8PROC_CATEGORY_ND;
+}
+
 bool tchar_is_printable(int32_t c)
 {
     if (c < 128) return c >= 32 && c < 127;

@@ -228,11 +228,12 @@ const ttest *ttest_find(const tstr *name)
     return NULL;
 }
 
-bool tval_test(trt *r, const ttest *t, tval v, const tval *a, size_t n)
+bool tval_test(trt *r, const ttest *t, tval v, const targs *args)
 {
-    if ((int)n != t->n_args)
-        trt_fail(r, "test '%s' takes %d argument(s), %zu given", t->name, t->n_args, n);
-    return t->call(r, v, a);
+    if ((int)args->n != t->n_args)
+        trt_fail(r, "test '%s' takes %d argument(s), %zu given", t->name, t->n_args, args->n);
+    if (args->named && args->named->n) trt_fail(r, "test '%s' takes no keyword arguments", t->name);
+    return t->call(r, v, args->v);
 }
 
 // ---- global functions -------------------------------------------------------------------------
