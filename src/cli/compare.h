@@ -36,6 +36,9 @@ colour compare_colour(size_t file);
 // What a file is called: its device's name.
 const char *compare_device(const comparison *c, size_t file);
 
+// Appends bars and, where bench ran with --per-op, a roofline: the same drawing as the picture's.
+void compare_svg(const comparison *c, buf *out);
+void compare_escaped(buf *out, const char *text); // as HTML has it
 pm_status compare_html(const comparison *c, const char *path);
 pm_status compare_png(const comparison *c, const char *path);
 

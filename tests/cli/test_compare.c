@@ -264,6 +264,13 @@ static void pages_and_pictures(void **state)
     assert_non_null(strstr(page, "#0072b2")); // the colours of the two
     assert_non_null(strstr(page, "#e69f00"));
     assert_non_null(strstr(page, "50.00 (0.500, slower)"));
+    // The roofline too, with what each mark is; marks differ in shape: a square and a circle.
+    assert_non_null(strstr(page, "flops per byte"));
+    assert_non_null(strstr(page, "<title>A: LINEAR ?, ? at depth 0: 20 GFLOP/s</title>"));
+    assert_non_null(strstr(page, "d=\"M-4-4H4V4H-4Z\" fill=\"#0072b2\""));
+    assert_non_null(strstr(page, "d=\"M-4 0A4 4 0 1 1 4 0A4 4 0 1 1-4 0Z\" fill=\"#e69f00\""));
+    // All numbers as a table: 5 GB/s of 20.
+    assert_non_null(strstr(page, "<td>slower</td><td>5.00</td><td>25.0</td>"));
     free(page);
 
     png_image image = {.version = PNG_IMAGE_VERSION};
@@ -273,25 +280,26 @@ static void pages_and_pictures(void **state)
     assert_non_null(rgb);
     assert_true(png_image_finish_read(&image, NULL, rgb, 0, NULL));
     // Bars: 400 points are the largest with its deviation; they lie under legend and title.
-    size_t top = 16 + 16 + 2 * 14 + 10 + 18, wide[2] = {0, 0};
+    size_t top = 16 + 30 + 2 * 14 + 10 + 18, wide[2] = {0, 0};
     static const unsigned char colours[2][3] = {{0, 114, 178}, {230, 159, 0}};
     for (size_t f = 0; f < 2; f++)
-        for (size_t x = 28; x < image.width; x++) {
-            const unsigned char *p = rgb + 3 * ((top + 15 * f + 2) * image.width + x);
+        for (size_t i = 28; i < image.width; i++) {
+            const unsigned char *p = rgb + 3 * ((top + 15 * f + 2) * image.width + i);
             wide[f] += !memcmp(p, colours[f], 3);
         }
     assert_int_equal(wide[0], 364); // 400 * 100 / 110
     assert_int_equal(wide[1], 182);
-    // The roofline is there: both roofs, and the point of an operation at 2 flops a byte, 20
-    // GFLOP/s.
-    assert_int_equal(image.height, top - 18 + (18 + 30 + 8) + 16 + 320 + 50);
-    size_t blue = 0;
-    for (size_t y = image.height - 360; y < image.height; y++)
-        for (size_t x = 76; x < 76 + 460; x++) {
-            const unsigned char *p = rgb + 3 * (y * image.width + x);
-            blue += !memcmp(p, colours[1], 3); // drawn last, over the first's
-        }
-    assert_true(blue > 460);
+    // The roofline is there: a roof of 100 GFLOP/s, and the mark of an operation at 2 flops a byte
+    // and 20 GFLOP/s; axes of 0.1 to 100 and 1 to 1000. The second file is drawn over the first.
+    size_t roof = top - 18 + (18 + 30 + 8) + 16 + 8;
+    assert_int_equal(image.height, roof + 320 + 42);
+    size_t x = 76 + 217, y = roof + 320 - 139, flat = 0; // log10: 1.301 of 3
+    assert_memory_equal(rgb + 3 * (y * image.width + x), colours[1], 3);
+    for (x = 76; x < 76 + 500; x++) {
+        const unsigned char *p = rgb + 3 * ((roof + 320 - 213) * image.width + x);
+        flat += !memcmp(p, colours[1], 3);
+    }
+    assert_true(flat > 200 && flat < 230); // from 5 flops a byte on: 1.3 of 3 decades
     free(rgb);
 }
 
