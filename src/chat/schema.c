@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "chat/schema_internal.h"
 #include "text/text.h"
 
 enum { MAX_DEPTH = 128, MAX_BYTES = 1 << 23, MAX_COUNT = 100000 };
@@ -79,10 +80,24 @@ static void add_literal(buf *out, const char *text)
     buf_char(out, '"');
 }
 
-// A value as it has to be written.
+// A value as it has to be written, with as few digits as give its numbers back.
+static char *text_of(const json_t *value)
+{
+    const size_t flags = JSON_ENCODE_ANY | JSON_COMPACT;
+    for (size_t digits = 15; digits < 17; digits++) {
+        char *text = json_dumps(value, flags | JSON_REAL_PRECISION(digits));
+        json_t *back = text ? json_loads(text, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL) : NULL;
+        bool same = back && json_equal(back, value);
+        json_decref(back);
+        if (same) return text;
+        free(text);
+    }
+    return json_dumps(value, flags | JSON_REAL_PRECISION(17));
+}
+
 static void add_value(writer *w, buf *out, const json_t *value)
 {
-    char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_COMPACT);
+    char *text = text_of(value);
     if (text) {
         add_literal(out, text);
     } else if (w->status == PM_OK) {
@@ -334,20 +349,64 @@ static void string(writer *w, const json_t *schema, const place *at, buf *out)
 {
     size_t least = count_of(w, schema, "minLength", at, 0);
     size_t most = count_of(w, schema, "maxLength", at, SIZE_MAX);
+    const json_t *found = json_object_get(schema, "pattern");
+    const char *pattern = json_string_value(found);
     if (least > most) wrong(w, at, "maxLength is below minLength", NULL);
-    if (least == 0 && most == SIZE_MAX) {
+    if (found && !pattern) wrong(w, at, "no text:", "pattern");
+    bool free_length = least == 0 && most == SIZE_MAX;
+    // A format beside other keywords is passed over, as one that is not known.
+    const char *format = json_string_value(json_object_get(schema, "format"));
+    if (!found && free_length && format) pattern = schema_format(format);
+    if (pattern) {
+        const char *why = schema_pattern(pattern, least, most, out);
+        if (why) {
+            buf what = {0};
+            buf_printf(&what, "%s, in pattern", why);
+            wrong(w, at, what.failed ? "not supported:" : what.data, pattern);
+            buf_free(&what);
+        }
+    } else if (free_length) {
         buf_str(out, "string");
-        return;
+    } else {
+        buf_str(out, "\"\\\"\" char");
+        add_counts(out, least, most);
+        buf_str(out, " \"\\\"\"");
     }
-    buf_str(out, "\"\\\"\" char");
-    add_counts(out, least, most);
-    buf_str(out, " \"\\\"\"");
+}
+
+// One bound: the keyword without or with "exclusive" (of draft 4, where that is true or false,
+// too).
+static bool bound_of(writer *w, const json_t *schema, bool low, const place *at, double *value,
+                     bool *excluded)
+{
+    const char *name = low ? "minimum" : "maximum";
+    const char *other = low ? "exclusiveMinimum" : "exclusiveMaximum";
+    const json_t *closed = json_object_get(schema, name), *open = json_object_get(schema, other);
+    if (closed && !json_is_number(closed)) wrong(w, at, "no number:", name);
+    if (open && !json_is_number(open) && !json_is_boolean(open)) wrong(w, at, "no number:", other);
+    if (!json_is_number(closed) && !json_is_number(open)) return false;
+    double c = json_number_value(closed), o = json_number_value(open);
+    *excluded =
+        json_is_true(open) || (json_is_number(open) && (!closed || (low ? o >= c : o <= c)));
+    *value = json_is_number(open) && *excluded ? o : c;
+    return true;
+}
+
+static void number(writer *w, const json_t *schema, const char *type, const place *at, buf *out)
+{
+    number_range r = {.whole = !strcmp(type, "integer")};
+    r.has_low = bound_of(w, schema, true, at, &r.low, &r.above_low);
+    r.has_high = bound_of(w, schema, false, at, &r.high, &r.below_high);
+    if (!r.has_low && !r.has_high)
+        buf_str(out, type);
+    else if (w->status == PM_OK && !schema_numbers(&r, out))
+        wrong(w, at, "no number of at most 16 digits is in the range", NULL);
 }
 
 static void one_type(writer *w, const json_t *schema, const char *type, const place *at, int depth,
                      buf *out)
 {
-    static const char *const simple[] = {"number", "integer", "boolean", "null"};
+    static const char *const simple[] = {"boolean", "null"};
     if (!strcmp(type, "object")) {
         object(w, schema, at, depth, out);
         return;
@@ -360,6 +419,10 @@ static void one_type(writer *w, const json_t *schema, const char *type, const pl
         string(w, schema, at, out);
         return;
     }
+    if (!strcmp(type, "number") || !strcmp(type, "integer")) {
+        number(w, schema, type, at, out);
+        return;
+    }
     for (size_t i = 0; i < sizeof simple / sizeof *simple; i++) {
         if (strcmp(type, simple[i]) != 0) continue;
         buf_str(out, type);
@@ -368,8 +431,21 @@ static void one_type(writer *w, const json_t *schema, const char *type, const pl
     wrong(w, at, "no such type:", type);
 }
 
+static bool has_any(const json_t *schema, const char *const *keys)
+{
+    for (; *keys; keys++)
+        if (json_object_get(schema, *keys)) return true;
+    return false;
+}
+
+// Without a type, keywords for one type make it that type.
 static void types(writer *w, const json_t *schema, const place *at, int depth, buf *out)
 {
+    static const char *const of_objects[] = {"properties", "additionalProperties", "required",
+                                             NULL};
+    static const char *const of_arrays[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
+    static const char *const of_strings[] = {"minLength", "maxLength", "pattern", NULL};
+    static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMaximum", NULL};
     const json_t *type = json_object_get(schema, "type");
     if (json_is_string(type)) {
         one_type(w, schema, json_string_value(type), at, depth, out);
@@ -381,13 +457,14 @@ static void types(writer *w, const json_t *schema, const place *at, int depth, b
         }
     } else if (type) {
         wrong(w, at, "no name of a type:", "type");
-    } else if (json_object_get(schema, "properties") ||
-               json_object_get(schema, "additionalProperties")) {
+    } else if (has_any(schema, of_objects)) {
         object(w, schema, at, depth, out);
-    } else if (json_object_get(schema, "items") || json_object_get(schema, "prefixItems")) {
+    } else if (has_any(schema, of_arrays)) {
         array(w, schema, at, depth, out);
-    } else if (json_object_get(schema, "minLength") || json_object_get(schema, "maxLength")) {
+    } else if (has_any(schema, of_strings)) {
         string(w, schema, at, out);
+    } else if (has_any(schema, of_numbers)) {
+        number(w, schema, "number", at, out);
     } else {
         buf_str(out, "value");
     }
@@ -448,7 +525,6 @@ static void refuse_unknown(writer *w, const json_t *schema, const place *at)
                                           "if",
                                           "then",
                                           "else",
-                                          "pattern",
                                           "patternProperties",
                                           "propertyNames",
                                           "dependentRequired",
@@ -458,16 +534,12 @@ static void refuse_unknown(writer *w, const json_t *schema, const place *at)
                                           "minContains",
                                           "maxContains",
                                           "multipleOf",
-                                          "minimum",
-                                          "maximum",
                                           "minProperties",
                                           "maxProperties",
                                           "$dynamicRef",
                                           "$recursiveRef",
                                           "additionalItems",
-                                          "exclusiveMinimum",
                                           "unevaluatedItems",
-                                          "exclusiveMaximum",
                                           "unevaluatedProperties"};
     for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
         if (json_object_get(schema, refused[i])) wrong(w, at, "not supported:", refused[i]);
@@ -477,25 +549,139 @@ static void refuse_unknown(writer *w, const json_t *schema, const place *at)
     }
 }
 
-static void any_of(writer *w, const json_t *list, const char *name, const place *at, int depth,
-                   buf *out)
+static json_t *without(const json_t *schema, const char *key)
 {
-    place here = {at, name};
-    if (json_array_size(list) == 0) wrong(w, at, "no list of schemas:", name);
-    for (size_t i = 0; i < json_array_size(list); i++) {
-        int inner = schema_rule(w, json_array_get(list, i), &here, depth + 1);
-        buf_printf(out, "%ss%d", i ? " | " : "", inner);
-    }
+    json_t *rest = json_copy((json_t *)(uintptr_t)schema);
+    json_object_del(rest, key);
+    return rest;
 }
 
-// What stands beside a reference or a choice would have to hold too.
+// The schema that a reference stands for, with what stands beside it. New.
+static json_t *resolved(writer *w, const json_t *schema, const place *at, int depth)
+{
+    const char *ref = json_string_value(json_object_get(schema, "$ref"));
+    if (!ref || w->status != PM_OK) return json_copy((json_t *)(uintptr_t)schema);
+    const json_t *found = resolve(w->document, ref);
+    if (!found) wrong(w, at, "no such place in the schema:", ref);
+    if (depth > MAX_DEPTH) wrong(w, at, "is nested too deeply", NULL);
+    json_t *rest = without(schema, "$ref"), *there = json_is_true(found) ? json_object() : NULL;
+    if (!there && w->status == PM_OK) there = resolved(w, found, at, depth + 1);
+    const char *conflict = NULL;
+    json_t *all = json_is_object(there) ? schema_merge(rest, there, &conflict) : json_object();
+    if (conflict) wrong(w, at, "can't be joined with the same keyword beside $ref:", conflict);
+    json_decref(rest);
+    json_decref(there);
+    return all;
+}
+
+// `rest` and one of the schemas beside it. New.
+static json_t *joined(writer *w, const json_t *rest, const json_t *other, const char *name,
+                      const place *at, int depth)
+{
+    if (json_is_true(other)) return json_copy((json_t *)(uintptr_t)rest);
+    if (!json_is_object(other)) {
+        wrong(w, at, "a schema is expected (an object, or true) in", name);
+        return json_object();
+    }
+    json_t *left = resolved(w, rest, at, depth), *right = resolved(w, other, at, depth);
+    const char *conflict = NULL;
+    json_t *all = schema_merge(left, right, &conflict);
+    if (conflict) {
+        buf what = {0};
+        buf_printf(&what, "not supported in %s, with another one beside it:", name);
+        wrong(w, at, what.failed ? "not supported:" : what.data, conflict);
+        buf_free(&what);
+    }
+    json_decref(left);
+    json_decref(right);
+    return all;
+}
+
+// Nothing has no type, and none of the values.
+static bool is_impossible(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *list = json_object_get(schema, "enum");
+    return (json_is_array(type) && !json_array_size(type)) ||
+           (json_is_array(list) && !json_array_size(list));
+}
+
+// Each alternative has to hold with what stands beside them all.
+static void any_of(writer *w, const json_t *schema, const char *name, const place *at, int depth,
+                   buf *out)
+{
+    const json_t *list = json_object_get(schema, name);
+    place here = {at, name};
+    json_t *rest = without(schema, name);
+    bool beside = schema_restricts(rest), any = false;
+    if (json_array_size(list) == 0) wrong(w, at, "no list of schemas:", name);
+    for (size_t i = 0; i < json_array_size(list) && w->status == PM_OK; i++) {
+        json_t *one = json_array_get(list, i);
+        json_t *both = beside ? joined(w, rest, one, name, at, depth) : json_incref(one);
+        if (!beside || !is_impossible(both)) {
+            int inner = schema_rule(w, both, &here, depth + 1);
+            buf_printf(out, "%ss%d", any ? " | " : "", inner);
+            any = true;
+        }
+        json_decref(both);
+    }
+    if (!any) wrong(w, at, "no value has all that is asked for, in any part of", name);
+    json_decref(rest);
+}
+
+static void all_of(writer *w, const json_t *schema, const place *at, int depth, buf *out)
+{
+    const json_t *list = json_object_get(schema, "allOf");
+    json_t *all = without(schema, "allOf");
+    if (json_array_size(list) == 0) wrong(w, at, "no list of schemas:", "allOf");
+    for (size_t i = 0; i < json_array_size(list) && w->status == PM_OK; i++) {
+        json_t *more = joined(w, all, json_array_get(list, i), "allOf", at, depth);
+        json_decref(all);
+        all = more;
+    }
+    if (is_impossible(all)) wrong(w, at, "no value has all that is asked for, in", "allOf");
+    if (w->status == PM_OK) buf_printf(out, "s%d", schema_rule(w, all, at, depth + 1));
+    json_decref(all);
+}
+
+static bool has_its_type(const json_t *schema, const json_t *value)
+{
+    static const char *const names[] = {
+        [JSON_OBJECT] = "object",   [JSON_ARRAY] = "array", [JSON_STRING] = "string",
+        [JSON_INTEGER] = "integer", [JSON_REAL] = "number", [JSON_TRUE] = "boolean",
+        [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
+    const json_t *type = json_object_get(schema, "type");
+    const char *name = names[json_typeof(value)];
+    bool fits = !type;
+    for (size_t i = 0; i < (json_is_array(type) ? json_array_size(type) : 1); i++) {
+        const char *one = json_string_value(json_is_array(type) ? json_array_get(type, i) : type);
+        fits |= one && !strcmp(one, name);
+        fits |= one && json_is_integer(value) && !strcmp(one, "number");
+    }
+    return fits;
+}
+
+static void values(writer *w, const json_t *schema, const json_t *list, const place *at, buf *out)
+{
+    bool any = false;
+    if (json_array_size(list) == 0) wrong(w, at, "no list of values:", "enum");
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *value = json_array_get(list, i);
+        if (!has_its_type(schema, value)) continue;
+        buf_str(out, any ? " | " : "");
+        add_value(w, out, value);
+        any = true;
+    }
+    if (!any) wrong(w, at, "no value of the list has the type:", "enum");
+}
+
+// What stands beside given values would have to hold too.
 static void refuse_beside(writer *w, const json_t *schema, const char *key, const place *at)
 {
-    static const char *const keys[] = {"$ref",       "const",       "enum",
-                                       "anyOf",      "oneOf",       "allOf",
-                                       "properties", "required",    "additionalProperties",
-                                       "items",      "prefixItems", "minItems",
-                                       "maxItems",   "minLength",   "maxLength"};
+    static const char *const keys[] = {
+        "const",           "enum",        "properties", "required", "additionalProperties",
+        "items",           "prefixItems", "minItems",   "maxItems", "minLength",
+        "maxLength",       "pattern",     "minimum",    "maximum",  "exclusiveMinimum",
+        "exclusiveMaximum"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         if (!strcmp(keys[i], key) || !json_object_get(schema, keys[i])) continue;
         buf what = {0};
@@ -507,29 +693,31 @@ static void refuse_beside(writer *w, const json_t *schema, const char *key, cons
 
 static void expression(writer *w, const json_t *schema, const place *at, int depth, buf *out)
 {
-    static const char *const alone[] = {"$ref", "anyOf", "oneOf", "allOf"};
-    for (size_t i = 0; i < sizeof alone / sizeof *alone; i++) {
-        if (json_object_get(schema, alone[i])) refuse_beside(w, schema, alone[i], at);
-    }
-    const json_t *found = json_object_get(schema, "$ref");
-    if (found) {
-        const char *ref = json_string_value(found);
-        buf_printf(out, "s%d", reference(w, ref ? ref : "", at, depth));
+    const json_t *found;
+    if (json_object_get(schema, "allOf")) {
+        all_of(w, schema, at, depth, out);
+    } else if (json_object_get(schema, "anyOf")) {
+        any_of(w, schema, "anyOf", at, depth, out);
+    } else if (json_object_get(schema, "oneOf")) {
+        any_of(w, schema, "oneOf", at, depth, out);
+    } else if ((found = json_object_get(schema, "$ref"))) {
+        json_t *rest = without(schema, "$ref");
+        if (schema_restricts(rest)) {
+            json_t *all = resolved(w, schema, at, depth);
+            buf_printf(out, "s%d", schema_rule(w, all, at, depth + 1));
+            json_decref(all);
+        } else {
+            const char *ref = json_string_value(found);
+            buf_printf(out, "s%d", reference(w, ref ? ref : "", at, depth));
+        }
+        json_decref(rest);
     } else if ((found = json_object_get(schema, "const"))) {
+        refuse_beside(w, schema, "const", at);
+        if (!has_its_type(schema, found)) wrong(w, at, "has not its type:", "const");
         add_value(w, out, found);
     } else if ((found = json_object_get(schema, "enum"))) {
-        if (json_array_size(found) == 0) wrong(w, at, "no list of values:", "enum");
-        for (size_t i = 0; i < json_array_size(found); i++) {
-            buf_str(out, i ? " | " : "");
-            add_value(w, out, json_array_get(found, i));
-        }
-    } else if ((found = json_object_get(schema, "anyOf"))) {
-        any_of(w, found, "anyOf", at, depth, out);
-    } else if ((found = json_object_get(schema, "oneOf"))) {
-        any_of(w, found, "oneOf", at, depth, out);
-    } else if ((found = json_object_get(schema, "allOf"))) {
-        if (json_array_size(found) != 1) wrong(w, at, "not supported with several:", "allOf");
-        any_of(w, found, "allOf", at, depth, out);
+        refuse_beside(w, schema, "enum", at);
+        values(w, schema, found, at, out);
     } else {
         types(w, schema, at, depth, out);
     }

@@ -1,11 +1,12 @@
 // JSON schemas as grammars: every text of the grammar is JSON that the schema accepts.
 //
-// Understood: type (one or several), enum, const, anyOf, oneOf (as anyOf), allOf of one, $ref
-// inside the document, properties (in their order), required, additionalProperties, items,
-// prefixItems, minItems, maxItems, minLength, maxLength; true. Other keywords that restrict a value
-// are refused by name; what only describes it is passed over. Properties beyond those that are
-// listed are written only where additionalProperties says so itself. Numbers have at most 16
-// digits.
+// Understood: type (one or several), enum, const, anyOf, oneOf (as anyOf), allOf, $ref inside the
+// document, properties (in their order), required, additionalProperties, items, prefixItems,
+// minItems, maxItems, minLength, maxLength, pattern, common formats, minimum, maximum and their
+// exclusive forms; true. What stands beside $ref, anyOf, oneOf and allOf is joined with them. Other
+// keywords that restrict a value are refused by name; what only describes it is passed over.
+// Properties beyond those that are listed are written only where additionalProperties says so
+// itself. Numbers have at most 16 digits before and after the point.
 #ifndef PUMICE_CHAT_SCHEMA_H
 #define PUMICE_CHAT_SCHEMA_H
 

@@ -1,0 +1,148 @@
+// Two schemas that both have to hold, as one.
+#include <string.h>
+
+#include "chat/schema_internal.h"
+
+// Keywords that say nothing about a value.
+static bool describes(const char *key)
+{
+    static const char *const list[] = {"title",   "description", "default",      "examples",
+                                       "$schema", "$comment",    "$id",          "$defs",
+                                       "$anchor", "definitions", "deprecated",   "readOnly",
+                                       "example", "writeOnly",   "discriminator"};
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        if (!strcmp(list[i], key)) return true;
+    return false;
+}
+
+bool schema_restricts(const json_t *schema)
+{
+    const char *key;
+    json_t *unused;
+    json_object_foreach((json_t *)(uintptr_t)schema, key, unused)
+    {
+        if (!describes(key)) return true;
+    }
+    return false;
+}
+
+static bool has_type(const json_t *types, const char *name)
+{
+    if (json_is_string(types)) return !strcmp(json_string_value(types), name);
+    for (size_t i = 0; i < json_array_size(types); i++) {
+        const char *one = json_string_value(json_array_get(types, i));
+        if (one && !strcmp(one, name)) return true;
+    }
+    return false;
+}
+
+// The types of both; an integer is a number.
+static json_t *both_types(const json_t *a, const json_t *b)
+{
+    static const char *const names[] = {"string", "integer", "number", "boolean",
+                                        "null",   "object",  "array"};
+    json_t *list = json_array();
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        bool whole = !strcmp(names[i], "integer");
+        bool in_a = has_type(a, names[i]) || (whole && has_type(a, "number"));
+        bool in_b = has_type(b, names[i]) || (whole && has_type(b, "number"));
+        bool number = has_type(a, "number") && has_type(b, "number");
+        if (in_a && in_b && !(whole && number)) json_array_append_new(list, json_string(names[i]));
+    }
+    return list;
+}
+
+static json_t *both_values(const json_t *a, const json_t *b)
+{
+    json_t *list = json_array();
+    for (size_t i = 0; i < json_array_size(a); i++)
+        for (size_t k = 0; k < json_array_size(b); k++)
+            if (json_equal(json_array_get(a, i), json_array_get(b, k)))
+                json_array_append(list, json_array_get(a, i));
+    return list;
+}
+
+static json_t *both_names(const json_t *a, const json_t *b)
+{
+    json_t *list = json_copy((json_t *)(uintptr_t)a);
+    json_array_extend(list, (json_t *)(uintptr_t)b);
+    return list;
+}
+
+static json_t *all_of(json_t *a, json_t *b)
+{
+    return json_pack("{s:[O,O]}", "allOf", a, b);
+}
+
+static json_t *both_properties(json_t *a, json_t *b)
+{
+    json_t *all = json_copy(a), *value;
+    const char *key;
+    json_object_foreach(b, key, value)
+    {
+        json_t *known = json_object_get(a, key);
+        if (!known)
+            json_object_set(all, key, value);
+        else if (!json_equal(known, value))
+            json_object_set_new(all, key, all_of(known, value));
+    }
+    return all;
+}
+
+// A keyword that both have, with other values. NULL: they can't be joined.
+static json_t *both(const char *key, json_t *a, json_t *b)
+{
+    static const char *const lower[] = {"minimum", "exclusiveMinimum", "minLength", "minItems"};
+    static const char *const upper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems"};
+    for (size_t i = 0; i < 4; i++) {
+        bool low = !strcmp(key, lower[i]), high = !strcmp(key, upper[i]);
+        if ((!low && !high) || !json_is_number(a) || !json_is_number(b)) continue;
+        bool more = json_number_value(a) > json_number_value(b);
+        return json_incref(more == low ? a : b);
+    }
+    if (!strcmp(key, "type")) return both_types(a, b);
+    if (!strcmp(key, "enum")) return both_values(a, b);
+    if (!strcmp(key, "required")) return both_names(a, b);
+    if (!strcmp(key, "properties")) return both_properties(a, b);
+    if (!strcmp(key, "items") || !strcmp(key, "additionalProperties")) {
+        if (json_is_false(a) || json_is_false(b)) return json_false();
+        return all_of(a, b);
+    }
+    return NULL;
+}
+
+// Further properties that `a` restricts must not be listed in `b`.
+static bool closes(const json_t *a, const json_t *b)
+{
+    const json_t *extra = json_object_get(a, "additionalProperties");
+    if (!extra || json_is_true(extra)) return false;
+    const char *key;
+    json_t *unused;
+    json_object_foreach(json_object_get(b, "properties"), key, unused)
+    {
+        if (!json_object_get(json_object_get(a, "properties"), key)) return true;
+    }
+    return false;
+}
+
+json_t *schema_merge(const json_t *a, const json_t *b, const char **conflict)
+{
+    json_t *all = json_copy((json_t *)(uintptr_t)a), *value;
+    const char *key;
+    *conflict = closes(a, b) || closes(b, a) ? "additionalProperties" : NULL;
+    json_object_foreach((json_t *)(uintptr_t)b, key, value)
+    {
+        json_t *known = json_object_get(all, key);
+        if (!known) {
+            json_object_set(all, key, value);
+            continue;
+        }
+        if (describes(key) || json_equal(known, value)) continue;
+        json_t *joined = both(key, known, value);
+        if (joined)
+            json_object_set_new(all, key, joined);
+        else if (!*conflict)
+            *conflict = key;
+    }
+    return all;
+}
