@@ -363,7 +363,8 @@ PM_API pm_status pm_inspect_trace(pm_model *model, const pm_options *options, co
 // ---- measuring --------------------------------------------------------------------------------
 
 // Runs the option group "bench" (prompt, gen, repeat) and returns what `bench -o json` prints (its
-// form: docs/bench.schema.json). PM_ERROR_RUN: configurations failed; *json is set all the same.
+// form: docs/bench.schema.json). PM_ERROR_RUN: configurations failed, PM_ERROR_CHECK: the device
+// did not pass the check that was asked for ("checked"); *json is set all the same.
 PM_API pm_status pm_bench(pm_model *model, const pm_options *options, char **json);
 
 // The model of `bench --suite`: SmolLM3-3B's shape in Q8_0 with made-up weights (3.3 GB), the same

@@ -133,6 +133,8 @@ static json_t *case_json(const plan_set *set, const bench_case *c, double bandwi
                json_put(o, "mean_tps", good ? json_finite(r.mean) : json_null()) &&
                json_put(o, "sd_tps", good ? json_finite(r.sd) : json_null()) &&
                json_put(o, "first_token_s", good && prompt ? json_finite(s.median) : json_null()) &&
+               json_put(o, "warm_ups", json_size(c->n_warm_ups)) &&
+               json_put(o, "steady", json_boolean(c->steady)) &&
                json_put(o, "bytes_per_token", json_size(bytes)) &&
                json_put(o, "gbps", good ? json_finite(gbps) : json_null()) &&
                json_put(o, "percent_of_bandwidth",
@@ -167,6 +169,7 @@ typedef struct bench {
     profile *profiles; // [n] with per-op, else NULL
     double flops_per_second, peak_gbps;
     int checked; // did a check of the device pass in this run? -1: there was none
+    char check_failure[256];
 } bench;
 
 static void bench_free(bench *b)
@@ -343,6 +346,8 @@ static pm_status begin(const pm_model *pm, const plan_set *set, const pm_options
            json_put(o, "kv_type", json_word(params_kv_name(set->kv_type))) &&
            json_put(o, "build", build_json()) && json_put(o, "seed", json_size(b->params.seed)) &&
            json_put(o, "checked", checked_json(b)) &&
+           json_put(o, "checked_reason",
+                    b->check_failure[0] ? json_word(b->check_failure) : json_null()) &&
            json_put(o, "peak_gbps", b->peak_gbps > 0 ? json_finite(b->peak_gbps) : json_null());
     if (good) {
         *out = o;
@@ -441,6 +446,7 @@ static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_o
         bool passed = false;
         status = check_quickly(pm, options, &passed);
         b->checked = passed;
+        if (!passed) snprintf(b->check_failure, sizeof b->check_failure, "%s", error_message());
     }
     if (status == PM_OK) status = session_open(pm->loaded, how, &s);
     if (status == PM_OK) {
@@ -450,7 +456,11 @@ static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_o
     }
     if (status == PM_OK) status = report(pm, s, options, b, json);
     session_close(s);
-    return status == PM_OK ? first_failure(b) : status;
+    if (status == PM_OK) status = first_failure(b);
+    if (status == PM_OK && b->check_failure[0])
+        status = error_set(PM_ERROR_CHECK, "bench: the device failed the quick check: %s",
+                           b->check_failure);
+    return status;
 }
 
 pm_status pm_bench(pm_model *pm, const pm_options *options, char **json)

@@ -433,6 +433,8 @@ pm_status check_quickly(pm_model *pm, const pm_options *o, bool *passed)
     pm_options *quick = NULL;
     char *json = NULL;
     pm_status status = copy_groups(o, "run debug", &quick);
+    const char *inject = pm_options_get(o, "inject"); // so that tests see a check that fails
+    if (status == PM_OK && inject) status = pm_options_set(quick, "inject", inject);
     if (status == PM_OK) status = pm_options_set(quick, "ctx", NULL); // just its own tokens
     if (status == PM_OK) status = pm_options_set(quick, "quick", "true");
     if (status == PM_OK) status = pm_check(pm, quick, &json);

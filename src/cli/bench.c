@@ -163,6 +163,22 @@ static void print_ops(const json_t *all, const style *f)
     json_array_foreach(json_object_get(all, "ops"), index, row) print_row(op_columns, row, f);
 }
 
+// Those whose last warm-ups still differed: something else was going on.
+static void print_unsteady(const json_t *all, const char *before)
+{
+    size_t index;
+    const json_t *row;
+    json_array_foreach(json_object_get(all, "results"), index, row)
+    {
+        const char *kind = json_string_value(json_object_get(row, "kind"));
+        if (!json_is_false(json_object_get(row, "steady"))) continue;
+        out_print("%snot steady after %.0f warm-ups: %s, %.0f tokens at depth %.0f\n", before,
+                  json_number_value(json_object_get(row, "warm_ups")), kind ? kind : "?",
+                  json_number_value(json_object_get(row, "n")),
+                  json_number_value(json_object_get(row, "depth")));
+    }
+}
+
 static void print_results(const json_t *all, const style *f)
 {
     size_t index;
@@ -180,6 +196,7 @@ static void print_results(const json_t *all, const style *f)
         print_row(columns, row, f);
         if (reason && *reason) say_warning("%s", reason);
     }
+    if (!f->csv) print_unsteady(all, f->md ? "- " : "");
     if (json_object_get(all, "ops")) print_ops(all, f);
 }
 

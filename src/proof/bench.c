@@ -65,7 +65,9 @@ static void warm_up(session *s, const bench_params *params, bench_case *c)
             fail(c);
             return;
         }
-        if (i > 0 && fabs(seconds - before) < 0.05 * before) return;
+        c->n_warm_ups++;
+        c->steady = i > 0 && fabs(seconds - before) < 0.05 * before;
+        if (c->steady) return;
         before = seconds;
     }
 }

@@ -12,7 +12,8 @@ typedef struct bench_case {
     uint32_t depth; // tokens in the cache before
     // results
     double *seconds; // [repeat], n_samples of them filled
-    uint32_t n_samples;
+    uint32_t n_samples, n_warm_ups;
+    bool steady;       // the last two warm-ups differed by less than 5 %
     char failure[256]; // why there are fewer than asked for; "" when all went well
 } bench_case;
 

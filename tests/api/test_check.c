@@ -401,6 +401,35 @@ static void what_can_not_be_checked(void **state)
     pm_options_destroy(o);
 }
 
+// bench says "checked" of a speed only where the device passed a check in the same run.
+static void a_speed_is_checked_only_where_the_check_passed(void **state)
+{
+    (void)state;
+    pm_options *o = test_options("device", "cpu", "prompt", "4", "gen", "0", "repeat", "1",
+                                 "checked", "true", NULL);
+    pm_model *pm = test_golden("llama-tied.q8_0", o);
+    char *text = NULL;
+    assert_ok(pm_bench(pm, o, &text));
+    json_t *all = json_loads(text, 0, NULL);
+    assert_true(json_is_true(json_object_get(all, "checked")));
+    assert_true(json_is_null(json_object_get(all, "checked_reason")));
+    json_decref(all);
+    pm_free(text);
+    text = NULL;
+    assert_ok(pm_options_set(o, "inject", "ATTEND:1"));
+    assert_int_equal(pm_bench(pm, o, &text), PM_ERROR_CHECK);
+    assert_non_null(strstr(pm_last_error(), "ATTEND of layer 1"));
+    all = json_loads(text, 0, NULL); // measured all the same
+    assert_true(json_is_false(json_object_get(all, "checked")));
+    assert_non_null(strstr(json_string_value(json_object_get(all, "checked_reason")), "ATTEND"));
+    const json_t *first = json_array_get(json_object_get(all, "results"), 0);
+    assert_string_equal(json_string_value(json_object_get(first, "status")), "ok");
+    json_decref(all);
+    pm_free(text);
+    pm_model_close(pm);
+    pm_options_destroy(o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +443,7 @@ int main(void)
         cmocka_unit_test(r66_what_is_left_out_is_counted),
         cmocka_unit_test(tokens_of_a_text),
         cmocka_unit_test(what_can_not_be_checked),
+        cmocka_unit_test(a_speed_is_checked_only_where_the_check_passed),
     };
     return cmocka_run_group_tests_name("check", tests, list_golden, NULL);
 }

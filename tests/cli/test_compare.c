@@ -107,6 +107,10 @@ static void r58_bench_fits_its_schema(void **state)
     json_array_foreach(key_of(all, "results"), i, r)
     {
         assert_int_equal(json_array_size(key_of(r, "samples_tps")), 3);
+        // Two warm-ups that agree, or the most there are.
+        json_int_t warm_ups = json_integer_value(key_of(r, "warm_ups"));
+        bool steady = json_is_true(key_of(r, "steady"));
+        assert_true(steady ? warm_ups >= 2 && warm_ups <= 5 : warm_ups == 5);
         double gbps = json_number_value(key_of(r, "gbps"));
         double percent = json_number_value(key_of(r, "percent_of_peak"));
         assert_true(fabs(percent - gbps / 10) < 1e-9 * percent);
