@@ -33,8 +33,8 @@ static void put_fill(const canvas *c, int x, int y, int width, int height, colou
         picture_fill(c->png, x, y, width, height, k);
     else
         buf_printf(c->svg,
-                   "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"/>", x,
-                   y, width, height, k.r, k.g, k.b);
+                   "<rect x=\"%d\" y=\"%d\" width=\"%d\" height=\"%d\" fill=\"#%02x%02x%02x\"/>\n",
+                   x, y, width, height, k.r, k.g, k.b);
 }
 
 static void put_line(const canvas *c, double x0, double y0, double x1, double y1, colour k)
@@ -44,7 +44,7 @@ static void put_line(const canvas *c, double x0, double y0, double x1, double y1
     else
         buf_printf(c->svg,
                    "<line x1=\"%.1f\" y1=\"%.1f\" x2=\"%.1f\" y2=\"%.1f\" "
-                   "stroke=\"#%02x%02x%02x\"/>",
+                   "stroke=\"#%02x%02x%02x\"/>\n",
                    x0, y0, x1, y1, k.r, k.g, k.b);
 }
 
@@ -57,7 +57,7 @@ static void put_text(const canvas *c, int x, int y, const char *text)
     }
     buf_printf(c->svg, "<text x=\"%d\" y=\"%d\">", x, y + PICTURE_TEXT_HEIGHT);
     compare_escaped(c->svg, text);
-    buf_str(c->svg, "</text>");
+    buf_str(c->svg, "</text>\n");
 }
 
 // Marks differ in shape too, for those who see no colours: square, circle, triangle, diamond.
@@ -104,7 +104,7 @@ static void put_mark(const canvas *c, double x, double y, size_t file, const cha
                "stroke=\"#fff\"><title>",
                x, y, paths[file % N_MARKS], k.r, k.g, k.b);
     compare_escaped(c->svg, what);
-    buf_str(c->svg, "</title></path>");
+    buf_str(c->svg, "</title></path>\n");
 }
 
 // ---- legend and bars --------------------------------------------------------------------------

@@ -252,6 +252,17 @@ static void r62_unlike_runs_are_refused(void **state)
     assert_refused(3, "not JSON", "$P compare '%s' '%s'", a, test_temp("g.json"));
 }
 
+static unsigned char *pixels_of(const char *file, png_image *image)
+{
+    *image = (png_image){.version = PNG_IMAGE_VERSION};
+    if (!png_image_begin_read_from_file(image, file)) fail_msg("%s: no picture", file);
+    image->format = PNG_FORMAT_RGB;
+    unsigned char *rgb = malloc(PNG_IMAGE_SIZE(*image));
+    assert_non_null(rgb);
+    assert_true(png_image_finish_read(image, NULL, rgb, 0, NULL));
+    return rgb;
+}
+
 static void pages_and_pictures(void **state)
 {
     (void)state;
@@ -277,12 +288,8 @@ static void pages_and_pictures(void **state)
     assert_non_null(strstr(page, "<td>slower</td><td>5.00</td><td>25.0</td>"));
     free(page);
 
-    png_image image = {.version = PNG_IMAGE_VERSION};
-    assert_true(png_image_begin_read_from_file(&image, png));
-    image.format = PNG_FORMAT_RGB;
-    unsigned char *rgb = malloc(PNG_IMAGE_SIZE(image));
-    assert_non_null(rgb);
-    assert_true(png_image_finish_read(&image, NULL, rgb, 0, NULL));
+    png_image image;
+    unsigned char *rgb = pixels_of(png, &image);
     // Bars: 400 points are the largest with its deviation; they lie under legend and title.
     size_t top = 16 + 30 + 2 * 14 + 10 + 18, wide[2] = {0, 0};
     static const unsigned char colours[2][3] = {{0, 114, 178}, {230, 159, 0}};
@@ -307,6 +314,41 @@ static void pages_and_pictures(void **state)
     free(rgb);
 }
 
+// The documents in docs/examples were measured on three devices: they fit the schema, and page and
+// picture there are what compare makes of them now.
+static void the_examples_are_what_is_made_now(void **state)
+{
+    (void)state;
+    static const char *const devices[] = {"cpu", "lavapipe", "swiftshader"};
+    char html[1024], png[1024];
+    for (size_t i = 0; i < 3; i++) {
+        char path[512];
+        snprintf(path, sizeof path, "%s/bench-%s.json", test_source("docs/examples"), devices[i]);
+        json_t *all = json_load_file(path, 0, NULL);
+        assert_non_null(all);
+        assert_schema(all);
+        assert_true(json_is_true(key_of(all, "checked")));
+        json_decref(all);
+    }
+    snprintf(html, sizeof html, "%s", test_temp("example.html"));
+    snprintf(png, sizeof png, "%s", test_temp("example.png"));
+    free(output_of("cd '%s'; $P compare bench-cpu.json bench-lavapipe.json bench-swiftshader.json "
+                   "--html '%s' --png '%s'",
+                   test_source("docs/examples"), html, png));
+    char *now = test_read(html, NULL),
+         *kept = test_read(test_source("docs/examples/compare.html"), NULL);
+    assert_string_equal(now, kept);
+    free(now);
+    free(kept);
+    png_image a, b;
+    unsigned char *rgb = pixels_of(png, &a);
+    unsigned char *kept_rgb = pixels_of(test_source("docs/examples/compare.png"), &b);
+    assert_true(a.width == b.width && a.height == b.height);
+    assert_memory_equal(rgb, kept_rgb, PNG_IMAGE_SIZE(a));
+    free(rgb);
+    free(kept_rgb);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -315,6 +357,7 @@ int main(void)
         cmocka_unit_test(differences_are_told_from_noise),
         cmocka_unit_test(r62_unlike_runs_are_refused),
         cmocka_unit_test(pages_and_pictures),
+        cmocka_unit_test(the_examples_are_what_is_made_now),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
