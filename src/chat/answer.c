@@ -258,6 +258,23 @@ static bool may_be_bare(const char *text, size_t n)
     return false;
 }
 
+// Place of the closing marker, or n. Inside a string of the call's JSON it does not count.
+static size_t find_close(const char *text, size_t n, const char *close)
+{
+    size_t at = white_start(text, n);
+    if (at == n || (text[at] != '{' && text[at] != '[')) return find(text, n, close);
+    bool inside = false;
+    for (; at < n; at++) {
+        if (inside && text[at] == '\\')
+            at++;
+        else if (text[at] == '"')
+            inside = !inside;
+        else if (!inside && starts(text + at, n - at, close))
+            return at;
+    }
+    return n;
+}
+
 static bool in_call(answer *a, bool end)
 {
     const char *content = a->held.data + a->at_content;
@@ -265,7 +282,8 @@ static bool in_call(answer *a, bool end)
     const char *close = forms[a->form].close;
     bool bare = a->form == CALL_BARE, closed = false;
     if (close) {
-        length = find(content, n, close);
+        length = find_close(content, n, close);
+        if (length == n && end) length = find(content, n, close); // a string without its end
         closed = length < n;
     }
     bool possible = !bare || may_be_bare(content, n);

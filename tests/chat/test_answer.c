@@ -171,6 +171,16 @@ static void calls_in_every_form(void **state)
          "two\n</code>",
          false, true, "",
          "Now:", "add {\"a\":-1.5,\"b\":[true,null,{\"k\":\"v\\n\"}]} add {\"a\":1,\"b\":[2,3]}"},
+        // a marker in an argument
+        {"<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"\\\"</tool_call>{\", \"b\": "
+         "\"<think>\"}}</tool_call>so",
+         false, true, "", "so", "add {\"a\":\"\\\"</tool_call>{\",\"b\":\"<think>\"}"},
+        {"<tool_call>{\"name\": \"add</tool_call> no", false, true, "",
+         "<tool_call>{\"name\": \"add</tool_call> no", NULL},
+        {"<think><tool_call>{\"name\": \"add\"}</tool_call></think>\u00e9<tool_call>{\"name\": "
+         "\"add\", \"arguments\": {\"a\": {\"b\": {\"c\": \"\u017c\"}}}}</tool_call>",
+         false, true, "<tool_call>{\"name\": \"add\"}</tool_call>", "\u00e9",
+         "add {\"a\":{\"b\":{\"c\":\"\u017c\"}}}"},
         // Llama 3.1
         {"{\"name\": \"get_weather\", \"parameters\": {\"city\": \"Rome\"}}", false, true, "", "",
          "get_weather {\"city\":\"Rome\"}"},
