@@ -123,7 +123,12 @@ int os_interrupts(void);          // how many so far
 void os_interrupts_clear(void);
 // `run(arg)` is called inside the signal handler with each interrupt: it may do what such code may.
 void os_interrupts_call(void (*run)(void *arg), void *arg);
-// Ends the process as if the interrupt had not been caught (exit status 130). Also from a handler.
+// While `wait`, a signal that asks the process to end (SIGTERM, SIGHUP) counts as an interrupt, and
+// os_end_asked says so from then on; the second one ends it at once.
+void os_ends_wait(bool wait);
+bool os_end_asked(void);
+// Ends the process as if the interrupt had not been caught (exit status 130), or by the signal that
+// asked for it (143). Also from a handler.
 void os_die_by_interrupt(void);
 // Gives a closed stdin, stdout or stderr a descriptor that reads as empty and can't be written, so
 // that no file opened later takes its number.

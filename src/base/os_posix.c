@@ -626,7 +626,7 @@ int os_terminal_width(void)
     return 80;
 }
 
-static volatile sig_atomic_t interrupts, continued, resized;
+static volatile sig_atomic_t interrupts, continued, resized, ends_wait, end_asked;
 static void (*volatile interrupt_run)(void *arg);
 static void *volatile interrupt_arg;
 static struct termios kept_terminal;
@@ -672,7 +672,7 @@ int os_interrupts(void)
 
 void os_interrupts_clear(void)
 {
-    interrupts = 0;
+    interrupts = end_asked != 0;
 }
 
 // Inside a handler the signal waits until the handler has returned.
@@ -690,7 +690,12 @@ static void die_by(int signal_number)
 
 void os_die_by_interrupt(void)
 {
-    die_by(SIGINT);
+    die_by(end_asked ? end_asked : SIGINT);
+}
+
+bool os_end_asked(void)
+{
+    return end_asked != 0;
 }
 
 static void on_continue(int signal_number)
@@ -719,15 +724,31 @@ bool os_continued(void)
     return was;
 }
 
+static void on_end(int signal_number)
+{
+    if (!ends_wait || end_asked || signal_number == SIGQUIT) {
+        die_by(signal_number);
+        return;
+    }
+    end_asked = signal_number;
+    on_interrupt(signal_number);
+}
+
 static void catch_ends(void)
 {
     static const int ends[] = {SIGTERM, SIGHUP, SIGQUIT};
     for (size_t k = 0; k < sizeof ends / sizeof ends[0]; k++) {
-        struct sigaction action = {.sa_handler = die_by}, before;
+        struct sigaction action = {.sa_handler = on_end}, before;
         // What is ignored (nohup) stays so.
         if (sigaction(ends[k], NULL, &before) == 0 && before.sa_handler != SIG_IGN)
             sigaction(ends[k], &action, NULL);
     }
+}
+
+void os_ends_wait(bool wait)
+{
+    ends_wait = wait;
+    catch_ends();
 }
 
 void os_terminal_keep(void)

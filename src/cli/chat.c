@@ -96,7 +96,8 @@ static bool is_blank(const char *text)
     return text[strspn(text, " \t\r\n")] == 0;
 }
 
-// The text is kept with every answer, the cache only in the end: a crash costs no more than that.
+// The text is kept with every answer, the cache only in the end (also where a signal asks for the
+// end): a crash costs no more than that.
 static void keep_session(conversation *c, bool cache)
 {
     const char *path = args_get(c->args, "session");
@@ -199,6 +200,7 @@ pm_status run_chat(cli_args *args)
                         error_set(PM_ERROR_USAGE, "standard input is closed or empty: no message "
                                                   "came (a message is a line)"));
         keep_session(&c, true);
+        if (stream_leaves()) args->interrupted = true;
         stream_catch(NULL);
         // On a terminal failures were dealt with as they came; a script wants to know.
         if (!chat_input_edits(c.in)) status = c.failed;

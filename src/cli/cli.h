@@ -172,7 +172,7 @@ show_reasoning stream_reasoning(const cli_args *args);
 // ends the process. NULL: no session, only the second part.
 void stream_catch(pm_session *session);
 // With `slowly` the second one does not end the process: stream_leaves() says that it came, so that
-// something can be kept first. The third ends it.
+// something can be kept first; so does a signal that asks the process to end. The next one ends it.
 void stream_leave_slowly(bool slowly);
 bool stream_leaves(void);
 // Counts, times and rates in one line, to be released with free; NULL when memory runs out.

@@ -83,11 +83,12 @@ pm_status stream_run(stream *s, pm_generation *generation)
         if (status == PM_OK && n > 0) show_piece(s, text, n, pm_generation_part(generation), &part);
     }
     s->interrupted = os_interrupts() > 0;
+    bool gone = os_end_asked(); // maybe with the terminal
     if (s->interrupted) {
         pm_generation_stop(generation);
         status = PM_OK; // an evaluation that was stopped is no failure
     }
-    if (!s->show) return status;
+    if (!s->show || gone) return status;
     if (part == PM_PART_REASONING && s->reasoning == REASONING_DIM) dim(false);
     if (!s->ends_line) out_text("\n");
     out_flush();
@@ -97,11 +98,12 @@ pm_status stream_run(stream *s, pm_generation *generation)
 void stream_leave_slowly(bool slowly)
 {
     leave_slowly = slowly;
+    os_ends_wait(slowly);
 }
 
 bool stream_leaves(void)
 {
-    return leaves;
+    return leaves || os_end_asked();
 }
 
 static double number(const json_t *object, const char *key)

@@ -191,6 +191,42 @@ static void r50_a_session_goes_on(void **state)
     free(still);
 }
 
+// A signal that asks for the end, waiting for a message or in the middle of an answer: text and
+// cache are kept, and the exit status is the signal's.
+static void r50_a_signal_keeps_the_session(void **state)
+{
+    (void)state;
+    static const char *const moments[][2] = {{"6", "[ -s \"$O\" ] && sleep 0.5"},
+                                             {"400", "[ -s \"$O\" ]"}};
+    for (size_t k = 0; k < 2; k++) {
+        char path[1024], options[1100], *out, *err;
+        snprintf(path, sizeof path, "%s", test_temp(k ? "cut.session" : "ended.session"));
+        snprintf(options, sizeof options, "--session '%s'", path);
+        int status =
+            pumice(NULL, &err,
+                   "O='%s.out'; rm -f \"$O\"; mkfifo '%s.in'; $P chat '%s' --temp 0 -n %s "
+                   "--logit-bias 426:-1000 --device cpu --session '%s' <'%s.in' >\"$O\" & "
+                   "pid=$!; exec 3>'%s.in'; echo one >&3; n=0; until { %s; } || [ $n -gt 300 "
+                   "]; do sleep 0.1; n=$((n+1)); done; kill -TERM $pid; wait $pid",
+                   path, path, tiny(), moments[k][0], path, path, path, moments[k][1]);
+        if (status != 143) fail_msg("exit status %d: %s", status, err);
+        free(err);
+        json_t *m = saved(path);
+        assert_int_equal(json_array_size(m), 2);
+        json_decref(m);
+        assert_int_equal(
+            pumice(&out, &err,
+                   "printf 'two\n' | $P chat '%s' --temp 0 -n 6 --device cpu %s", tiny(),
+                   options),
+            0);
+        const char *loaded = strstr(err, "(2 messages, ");
+        assert_non_null(loaded);
+        if (atoi(loaded + 13) < 20) fail_msg("the cache was not kept: %s", err);
+        free(out);
+        free(err);
+    }
+}
+
 static void tools_are_run(void **state)
 {
     (void)state;
@@ -400,6 +436,7 @@ int main(void)
         cmocka_unit_test(r50_branches),
         cmocka_unit_test(r50_regen_keeps_the_old_answer),
         cmocka_unit_test(r50_a_session_goes_on),
+        cmocka_unit_test(r50_a_signal_keeps_the_session),
         cmocka_unit_test(tools_are_run),
         cmocka_unit_test(r50_undo_clear_and_system),
         cmocka_unit_test(r50_slashes_and_many_lines),
