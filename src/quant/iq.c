@@ -93,15 +93,6 @@ void decode_iq1_m(const void *blocks, float *values, size_t n)
     }
 }
 
-// Signs of eight values from seven bits: the eighth makes the number of minus signs even.
-static unsigned even_signs(unsigned seven)
-{
-    unsigned parity = seven ^ seven >> 4;
-    parity ^= parity >> 2;
-    parity ^= parity >> 1;
-    return seven | (parity & 1) << 7;
-}
-
 // Bit j turns the sign: no branch, since nobody could foretell it.
 static float signed_by(float x, unsigned signs, int j)
 {
@@ -130,7 +121,7 @@ void decode_iq2_xxs(const void *blocks, float *values, size_t n)
         for (int v = 0; v < 32; v++) {
             const uint8_t *group = p + 2 + 8 * (v / 4);
             uint32_t rest = load_u32(group + 4);
-            unsigned signs = even_signs(field(rest, 7 * (v % 4), 127));
+            unsigned signs = iq_even_signs(field(rest, 7 * (v % 4), 127));
             iq2_vector(iq2_scale(d, rest >> 28), iq2_xxs_grid[group[v % 4]], signs,
                        values + i + 8 * v);
         }
@@ -147,7 +138,7 @@ void decode_iq2_xs(const void *blocks, float *values, size_t n)
         for (int v = 0; v < 32; v++) {
             unsigned q = load_u16(p + 2 + 2 * v);
             unsigned scale = field(p[66 + v / 4], 4 * (v / 2 % 2), 15);
-            iq2_vector(iq2_scale(d, scale), iq2_xs_grid[q & 511], even_signs(q >> 9),
+            iq2_vector(iq2_scale(d, scale), iq2_xs_grid[q & 511], iq_even_signs(q >> 9),
                        values + i + 8 * v);
         }
     }
@@ -187,7 +178,7 @@ void decode_iq3_xxs(const void *blocks, float *values, size_t n)
             float scale = d * (0.5f + (float)(rest >> 28)) * 0.5f, levels[8];
             for (int k = 0; k < 8; k++) levels[k] = scale * unscaled[k];
             for (int v = 0; v < 8; v++) {
-                unsigned signs = even_signs(field(rest, 7 * (v / 2), 127)) >> 4 * (v % 2);
+                unsigned signs = iq_even_signs(field(rest, 7 * (v / 2), 127)) >> 4 * (v % 2);
                 iq3_vector(levels, iq3_xxs_grid[p[2 + 8 * g + v]], signs,
                            values + i + 32 * g + 4 * v);
             }

@@ -29,17 +29,22 @@ enum {
 // columns]; plane `low` holds low_bits of each (4 bits: byte i has values i and i + 256; 2 bits: i,
 // i + 128, ...), `high` the bits above (1 bit: byte i has values i, i + 64, ...). d, m, sub and
 // sub_min follow, 16 rows side by side. A weight is scale * (v - zero) + min, where
-//   scale = d * sub (d alone without sub-scales), min = m, or -(m * sub_min), or absent.
+//   scale = d / 2^fraction * sub (without sub: 1), min = m, or -(m * sub_min), or absent.
+// Where `levels` are, the value in the planes is an index and v the level: a few magnitudes with
+// signs take the bits of their number, not of their size.
 typedef struct cpu_format {
     quant_type type;
     uint8_t low_bits, high_bits;
     uint8_t zero;
-    uint16_t span; // values that share the halves d and m
+    uint8_t fraction;
+    uint16_t span; // values that share d and m
     uint8_t sub;   // values that share a sub-scale: 16, 32; 0: none
+    bool wide;     // v above 127 occurs; then no sub-scale covers 16
+    bool d_bfloat; // d is a bfloat16, not a half
     bool has_min;
     bool sub_packed;       // sub-scale and sub-minimum are the halves of one byte
     bool sub_signed;       // the sub-scale is a signed byte
-    const uint8_t *levels; // low nibbles index these; NULL: they are the value
+    const uint8_t *levels; // [16]; NULL: the planes have v itself
 } cpu_format;
 
 // Where the planes of a chunk begin; low begins at 0.
@@ -84,7 +89,7 @@ typedef struct cpu_panel {
     const uint8_t *q; // [n_blocks][8 quads][16 rows][4]
     uint32_t n_blocks;
     int zero;
-    bool wide;    // values above 63 occur
+    bool wide;    // values above 127 occur
     bool halves;  // a scale covers 16 values, not 32
     bool has_min; // then min is valid
     float scale[CPU_MAX_SUBS][CPU_LANES];

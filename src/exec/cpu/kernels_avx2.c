@@ -215,8 +215,8 @@ static inline __m256i load_x(const int8_t *q)
     return _mm256_set1_epi32(quad);
 }
 
-// Adds w·x over four columns to each of eight lanes. `wide`: bytes of w above 63 would overflow the
-// 16-bit sums of maddubs, so w is taken as a signed byte (w - 128), whose sign moves to x.
+// Adds w·x over four columns to each of eight lanes. `wide`: bytes of w above 127 would overflow
+// the 16-bit sums of maddubs, so w is taken as a signed byte (w - 128), whose sign moves to x.
 static inline __attribute__((always_inline)) __m256i dot_quad(__m256i dot, __m256i w, __m256i w_abs,
                                                               __m256i x, bool wide)
 {

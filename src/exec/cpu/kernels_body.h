@@ -134,14 +134,29 @@ INLINE void spread_block(const cpu_format *f, const uint8_t *low, const uint8_t 
     if (f->levels) look_up(f->levels, out, 512);
 }
 
+INLINE vf scale_at(const cpu_format *f, const uint8_t *p)
+{
+    if (!f->d_bfloat) return vf_from_half(p);
+    uint16_t upper[CPU_LANES];
+    float d[CPU_LANES];
+    memcpy(upper, p, sizeof upper);
+    for (int i = 0; i < CPU_LANES; i++) {
+        uint32_t bits = (uint32_t)upper[i] << 16;
+        memcpy(&d[i], &bits, sizeof bits);
+    }
+    return vf_load(d);
+}
+
 // base: the chunk
 static void unpack_scales(const cpu_format *f, const cpu_planes *at, const uint8_t *base,
                           uint32_t n, cpu_panel *p)
 {
     uint32_t sub = f->sub ? f->sub : CPU_BLOCK;
+    // A power of two loses nothing in a float; in the half d it would.
+    const vf part = vf_set1(1.0f / (float)(1 << f->fraction));
     for (uint32_t i = 0; i < n / sub; i++) {
         uint32_t span = i * sub / f->span * 2 * CPU_LANES;
-        vf d = vf_from_half(base + at->d + span);
+        vf d = vf_mul(scale_at(f, base + at->d + span), part);
         vf m = f->has_min ? vf_from_half(base + at->m + span) : vf_set1(0.0f);
         const uint8_t *scale = base + at->sub + i * CPU_LANES;
         if (f->sub_packed) {
@@ -172,7 +187,7 @@ static void unpack(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n
     const uint8_t *base = w->data + group * w->group_bytes + col / CPU_CHUNK * w->chunk_bytes;
     p->n_blocks = n / CPU_BLOCK;
     p->zero = f->zero;
-    p->wide = f->low_bits == 8 || f->levels;
+    p->wide = f->wide;
     p->halves = f->sub == 16;
     p->has_min = f->has_min;
     p->q = base;
@@ -193,7 +208,7 @@ static void unpack(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n
         return;
     }
     for (uint32_t b = 0; b < p->n_blocks; b++) {
-        vf_store(p->scale[b], vf_from_half(base + at.d + b * 2 * CPU_LANES));
+        vf_store(p->scale[b], scale_at(f, base + at.d + b * 2 * CPU_LANES));
     }
 }
 
