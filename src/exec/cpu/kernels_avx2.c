@@ -206,7 +206,7 @@ static inline void look_up(const uint8_t *levels, uint8_t *q, uint32_t n)
 
 // ---- the integer product ----------------------------------------------------------------------
 
-enum { ROWS_F32 = 4, ROWS_Q8 = 4 };
+enum { ROWS_F32 = 4, ROWS_Q8 = 4, REGISTER_BYTES = 32 };
 
 static inline __m256i load_x(const int8_t *q)
 {

@@ -176,7 +176,7 @@ static inline void look_up(const uint8_t *levels, uint8_t *q, uint32_t n)
 // ---- the integer product ----------------------------------------------------------------------
 
 // Bytes ahead: the processor's own prefetching stops at the end of each page of 4096.
-enum { ROWS_F32 = 8, ROWS_Q8 = 8, PREFETCH = 3072 };
+enum { ROWS_F32 = 8, ROWS_Q8 = 8, REGISTER_BYTES = 64, PREFETCH = 3072 };
 
 static inline __m512i load_x(const int8_t *q)
 {

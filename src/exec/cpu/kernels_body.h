@@ -1,6 +1,6 @@
 // The kernels that are written once and compiled for each instruction set. The including file
-// defines before: the type vf, 16 floats, with the functions vf_…; dot_q8; look_up; and ROWS_F32,
-// how many rows of activations fit its registers.
+// defines before: the type vf, 16 floats, with the functions vf_…; dot_q8; look_up; ROWS_F32, how
+// many rows of activations fit its registers; and REGISTER_BYTES, how large one of these is.
 //
 // vf_min(a, b) and vf_max(a, b) give b where either is NaN: the order of their arguments below is
 // what keeps a NaN alive.
@@ -76,34 +76,30 @@ INLINE vf gelu_tanh(vf x)
 
 // ---- unpacking weights ------------------------------------------------------------------------
 
-// Bytes in words, so that shifts are vector operations: what crosses a byte's border is masked
-// away.
-typedef struct words {
-    uint32_t w[16];
-} words;
+// A register's worth of bytes, as words, so that shifts are vector operations: what crosses a
+// byte's border is masked away. Not larger: compilers take greater vectors apart through memory.
+typedef uint32_t words __attribute__((vector_size(REGISTER_BYTES)));
 
-// The 64 bytes that hold values [64 k, 64 k + 64) of a block's 512 in fields of `bits` bits: byte i
-// of the plane has values i, i + 512 / (8 / bits), ..., the first in its lowest bits.
-INLINE words field_of(const uint8_t *plane, const int bits, const int k)
+// Bytes [at, ...) of the 64 that hold values [64 k, 64 k + 64) of a block's 512 in fields of `bits`
+// bits: byte i of the plane has values i, i + 512 / (8 / bits), ..., the first in its lowest bits.
+INLINE words field_of(const uint8_t *plane, const int bits, const int k, const int at)
 {
     words v;
     const int n = bits; // pieces of 64 bytes in the plane
-    const int shift = k / n * bits;
+    const uint32_t shift = (uint32_t)(k / n * bits);
     const uint32_t mask = ((1u << bits) - 1) * 0x01010101u;
-    memcpy(&v, plane + k % n * 64, sizeof v);
-    for (int i = 0; i < 16; i++) v.w[i] = v.w[i] >> shift & mask;
-    return v;
+    memcpy(&v, plane + k % n * 64 + at, sizeof v);
+    return v >> shift & mask;
 }
 
 INLINE void join_64(const uint8_t *low, const uint8_t *high, uint8_t *out, const int low_bits,
                     const int high_bits, const int k)
 {
-    words v = field_of(low, low_bits, k);
-    if (high_bits) {
-        words h = field_of(high, high_bits, k);
-        for (int i = 0; i < 16; i++) v.w[i] |= h.w[i] << low_bits;
+    for (int at = 0; at < 64; at += REGISTER_BYTES) {
+        words v = field_of(low, low_bits, k, at);
+        if (high_bits) v |= field_of(high, high_bits, k, at) << (uint32_t)low_bits;
+        memcpy(out + 64 * k + at, &v, sizeof v);
     }
-    memcpy(out + 64 * k, &v, sizeof v);
 }
 
 // Not a loop: each shift is to be a constant.

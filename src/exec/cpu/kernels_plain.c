@@ -244,7 +244,7 @@ static void dot_q8(const cpu_panel *p, cpu_q8 x, uint32_t n_rows, float *acc)
     }
 }
 
-enum { ROWS_F32 = 4 };
+enum { ROWS_F32 = 4, REGISTER_BYTES = 16 };
 #include "exec/cpu/kernels_body.h"
 
 const cpu_kernels cpu_plain = CPU_KERNELS("plain", "plain C");
