@@ -32,6 +32,7 @@ exec_gpu params_gpu(const pm_options *o)
     return (exec_gpu){
         .disable = pm_options_get(o, "vk-disable"),
         .debug_barriers = options_is_on(o, "vk-debug-barriers"),
+        .profile = options_word(o, "vk-profile", "auto") ? NULL : pm_options_get(o, "vk-profile"),
         .pick = options_is_on(o, "vk-pick"),
         .minimum_limits = options_word(o, "vk-limits", "minimum"),
         .max_alloc = (uint64_t)options_int(o, "max-alloc", 0),

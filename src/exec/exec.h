@@ -23,6 +23,7 @@ typedef struct exec_source {
 typedef struct exec_gpu {
     const char *selector;  // NULL: the best real GPU; else index, part of a name, or UUID
     const char *disable;   // features not to be used: "subgroup,int8-dot"; NULL: none
+    const char *profile;   // as if the device were of this kind: "discrete"; NULL: what it is
     const char *cache_dir; // folder of the pipeline cache; NULL: none is kept
     bool debug_barriers;   // a full barrier after every dispatch
     bool minimum_limits;   // pretend that the device has the specification's minimum only

@@ -58,6 +58,13 @@ static void r6_plain_device(void **state)
     assert_true(l.timestamp_ns == 0);
     assert_string_equal(vk_profile_for(&p)->name, "default");
     assert_true(vk_profile_for(&p)->matvec_invocations <= 128);
+    const vk_profile *profile = NULL;
+    assert_ok(vk_profile_used(&p, &(exec_gpu){0}, &profile));
+    assert_string_equal(profile->name, "default");
+    assert_ok(vk_profile_used(&p, &(exec_gpu){.profile = "discrete"}, &profile));
+    assert_string_equal(profile->name, "discrete");
+    assert_int_equal(vk_profile_used(&p, &(exec_gpu){.profile = "card"}, &profile), PM_ERROR_USAGE);
+    assert_non_null(strstr(error_message(), "integrated"));
     // A device that says more is held to the same by minimum_limits.
     vk_probe big = p;
     big.subgroup = big.int8_dot = true;

@@ -99,6 +99,31 @@ static void r24_formats_without_features(void **state)
     every_format(&(exec_gpu){.disable = "subgroup"}, 2, PLAN_ACT_F32);
 }
 
+// Kernels of the sizes that cards have, for one row, few and many.
+static void formats_as_on_a_card(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    static const exec_gpu discrete = {.profile = "discrete"},
+                          integrated = {.profile = "integrated"};
+    every_format(&discrete, 1, PLAN_ACT_F32);
+    every_format(&discrete, 70, PLAN_ACT_F32);
+    for (uint32_t f = 0; f < N_FORMATS; f += 4) {
+        linear_case c = {.kind = PLAN_LINEAR,
+                         .type = formats[f],
+                         .cols = 256,
+                         .n_rows = 5,
+                         .rows = {200, 200},
+                         .gated = true,
+                         .fn = PLAN_FN_SILU,
+                         .gpu = &discrete};
+        check(c);
+        c.gpu = &integrated;
+        c.n_rows = 40;
+        check(c);
+    }
+}
+
 // ---- flags ------------------------------------------------------------------------------------
 
 static const exec_gpu no_subgroup = {.disable = "subgroup"};
@@ -383,6 +408,7 @@ int main(void)
         cmocka_unit_test(formats_on_many_rows),
         cmocka_unit_test(r24_formats_without_features),
         cmocka_unit_test(formats_in_tiles),
+        cmocka_unit_test(formats_as_on_a_card),
         cmocka_unit_test(gated_products),
         cmocka_unit_test(residuals),
         cmocka_unit_test(row_ranges),

@@ -1,6 +1,6 @@
 // The operations on random shapes, on each driver, as the device is and with less: no subgroups,
-// the specification's minimum, small pieces. Those with matrices, in every format, form and flag,
-// only with --long: test_linear.c has a choice of them.
+// the specification's minimum, small pieces, sizes of other kinds of devices. Those with matrices,
+// in every format, form and flag, only with --long: test_linear.c has a choice of them.
 #include "support/test.h"
 
 #include "exec/vulkan/weights.h"
@@ -11,13 +11,15 @@ static const exec_gpu ways[] = {
     {.selector = "0"},
     {.selector = "0", .disable = "all", .minimum_limits = true},
     {.selector = "0", .max_alloc = 1 << 22, .max_binding = 1 << 21, .debug_barriers = true},
+    {.selector = "0", .profile = "discrete"}, // what a card runs
 };
 
 // What the random models of CI would only come across by chance: one feature missing.
 static const exec_gpu more_ways[] = {
     {.selector = "0", .disable = "subgroup"}, {.selector = "0", .disable = "subgroup-size"},
     {.selector = "0", .disable = "int8-dot"}, {.selector = "0", .disable = "mapped"},
-    {.selector = "0", .disable = "all"},
+    {.selector = "0", .disable = "all"},      {.selector = "0", .profile = "integrated"},
+    {.selector = "0", .profile = "default"},
 };
 
 static bool long_run(void)

@@ -1,6 +1,6 @@
 // Whole models with less than the driver has: each optional feature off, all off, the
 // specification's minimum, tiny allocations and bindings, submissions cut at every place, and a
-// full barrier behind every dispatch.
+// full barrier behind every dispatch, sizes of other kinds of devices.
 #include "support/test.h"
 
 #include <math.h>
@@ -58,6 +58,14 @@ static void r23_minimum_limits(void **state)
 {
     (void)state;
     within_limits("minimum limits", (exec_gpu){.minimum_limits = true}, true);
+}
+
+static void sizes_of_other_devices(void **state)
+{
+    (void)state;
+    within_limits("as a card", (exec_gpu){.profile = "discrete"}, true);
+    within_limits("as an integrated GPU", (exec_gpu){.profile = "integrated"}, false);
+    within_limits("as an unknown device", (exec_gpu){.profile = "default"}, false);
 }
 
 static void r9_small_allocations(void **state)
@@ -128,9 +136,10 @@ int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(r5_each_feature_off), cmocka_unit_test(r5_all_off),
-        cmocka_unit_test(r23_minimum_limits),  cmocka_unit_test(r9_small_allocations),
-        cmocka_unit_test(r20_debug_barriers),  cmocka_unit_test(r17_cut_submissions),
+        cmocka_unit_test(r5_each_feature_off),    cmocka_unit_test(r5_all_off),
+        cmocka_unit_test(r23_minimum_limits),     cmocka_unit_test(r9_small_allocations),
+        cmocka_unit_test(sizes_of_other_devices), cmocka_unit_test(r20_debug_barriers),
+        cmocka_unit_test(r17_cut_submissions),
     };
     return cmocka_run_group_tests_name("vulkan variants", tests, NULL, NULL);
 }

@@ -190,10 +190,10 @@ static pm_status open_device(vk_device *d)
     d->memory = p->memory;
     d->queue_family = p->queue_family;
     d->software = vk_is_software(&p->candidate);
-    d->profile = vk_profile_for(p);
     memcpy(d->title, p->title, sizeof d->title);
     status = vk_features_used(p, &d->options, &d->features);
     if (status == PM_OK) status = vk_limits_used(p, &d->options, &d->features, &d->limits);
+    if (status == PM_OK) status = vk_profile_used(p, &d->options, &d->profile);
     if (status != PM_OK) return status;
     if (!(d->lock = os_mutex_create())) return error_memory("a lock", 0);
     status = create_device(d);

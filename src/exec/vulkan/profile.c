@@ -165,9 +165,8 @@ static const struct {
     {VK_DRIVER_ID_MESA_LLVMPIPE, ANY, {"lavapipe", 64, 4, 32, 32, 512, false, true, true}},
     // Measured: four rows a subgroup with the int8 dot product read 0.59 GB/s (eight rows 0.39),
     // without it 0.20; lanes with rows of their own 0.26 and 0.29, and 0.23 G multiply-adds a
-    // second
-    // against 0.4 to 0.6 in tiles.
-    {VK_DRIVER_ID_GOOGLE_SWIFTSHADER, ANY, {"SwiftShader", 64, 4, 32, 32, 512, false, true, false}},
+    // second against 0.4 to 0.6 in tiles.
+    {VK_DRIVER_ID_GOOGLE_SWIFTSHADER, ANY, {"swiftshader", 64, 4, 32, 32, 512, false, true, false}},
     // Any other software driver: like the two above, for want of figures.
     {ANY, VK_PHYSICAL_DEVICE_TYPE_CPU, {"software", 64, 4, 32, 32, 512, false, true, false}},
     // Not measured yet. Decode is bound by memory and by the number of dispatches: act=f32 needs
@@ -193,4 +192,18 @@ const vk_profile *vk_profile_for(const vk_probe *p)
             (VkPhysicalDeviceType)profile_table[i].type != p->candidate.type))
         i++;
     return &profile_table[i].profile;
+}
+
+pm_status vk_profile_used(const vk_probe *p, const exec_gpu *options, const vk_profile **out)
+{
+    *out = vk_profile_for(p);
+    if (!options->profile) return PM_OK;
+    for (size_t i = 0; i < sizeof profile_table / sizeof profile_table[0]; i++) {
+        *out = &profile_table[i].profile;
+        if (!strcmp((*out)->name, options->profile)) return PM_OK;
+    }
+    return error_set(PM_ERROR_USAGE,
+                     "no kind of device '%.40s' (there are: lavapipe, swiftshader, software, "
+                     "discrete, integrated, default)",
+                     options->profile);
 }

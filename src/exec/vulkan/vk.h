@@ -138,6 +138,8 @@ typedef struct vk_profile {
 } vk_profile;
 
 const vk_profile *vk_profile_for(const vk_probe *p);
+// The one that the options name, else that. PM_ERROR_USAGE: there is none of that name.
+pm_status vk_profile_used(const vk_probe *p, const exec_gpu *options, const vk_profile **out);
 
 typedef struct vk_pipelines vk_pipelines;
 typedef struct vk_transfer vk_transfer;
