@@ -170,6 +170,8 @@ typedef struct bench {
     double flops_per_second, peak_gbps;
     int checked; // did a check of the device pass in this run? -1: there was none
     char check_failure[256];
+    pm_status check_status; // of a check that did not pass
+    uint64_t rss;           // at most, of loading and measuring: a check needs the weights again
 } bench;
 
 static void bench_free(bench *b)
@@ -357,11 +359,9 @@ static pm_status begin(const pm_model *pm, const plan_set *set, const pm_options
     return error_memory("a JSON document", 0);
 }
 
-static pm_status report(const pm_model *pm, const session *s, const pm_options *options,
+static pm_status report(const pm_model *pm, const plan_set *set, const pm_options *options,
                         const bench *b, char **json)
 {
-    const plan_set *set = session_plan(s);
-    uint64_t rss = os_peak_rss(); // before the bandwidth's own memory counts
     double bandwidth = NAN; // a roof that can't be measured takes nothing from the speeds below it
     char reason[512] = "";
     if (bandwidth_measure_device(pm->loaded, pm->n_threads, &bandwidth) != PM_OK)
@@ -373,7 +373,7 @@ static pm_status report(const pm_model *pm, const session *s, const pm_options *
         json_put(o, "bandwidth_gbps", json_finite(bandwidth * 1e-9)) &&
         json_put(o, "bandwidth_reason", reason[0] ? json_word(reason) : json_null()) &&
         json_put(o, "load_s", json_finite(pm->load_seconds)) &&
-        json_put(o, "peak_rss_bytes", rss ? json_size(rss) : json_null()) &&
+        json_put(o, "peak_rss_bytes", b->rss ? json_size(b->rss) : json_null()) &&
         json_put(o, "results", results_json(set, b->cases, b->n, bandwidth, b->peak_gbps)) &&
         (!b->profiles || put_profiles(o, b, bandwidth));
     if (good) return json_take(o, json);
@@ -436,29 +436,45 @@ static pm_status first_failure(const bench *b)
                      b->n, b->cases[first].failure);
 }
 
-static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_options *how,
-                           bench *b, char **json)
+static pm_status measure(pm_model *pm, const pm_options *options, const plan_options *how, bench *b)
 {
     session *s = NULL;
-    pm_status status = PM_OK;
-    bool suite = options_is_on(options, "suite");
-    if (options_is_on(options, "checked") || (suite && !pm_options_is_set(options, "checked"))) {
-        bool passed = false;
-        status = check_quickly(pm, options, &passed);
-        b->checked = passed;
-        if (!passed) snprintf(b->check_failure, sizeof b->check_failure, "%s", error_message());
-    }
-    if (status == PM_OK) status = session_open(pm->loaded, how, &s);
+    pm_status status = session_open(pm->loaded, how, &s);
     if (status == PM_OK) {
         weights_settle(pm->loaded);
         bench_run(s, &b->params, b->cases, b->n);
         if (options_is_on(options, "per-op")) status = take_profiles(s, b);
     }
-    if (status == PM_OK) status = report(pm, s, options, b, json);
     session_close(s);
+    b->rss = os_peak_rss();
+    return status;
+}
+
+// In the same run, but after it: what a check holds in memory is not the model's.
+static void check_device(pm_model *pm, const pm_options *options, bench *b)
+{
+    bool suite = options_is_on(options, "suite"), passed = false;
+    if (!options_is_on(options, "checked") && !(suite && !pm_options_is_set(options, "checked")))
+        return;
+    pm_status status = check_quickly(pm, options, &passed);
+    b->checked = passed;
+    if (passed) return;
+    snprintf(b->check_failure, sizeof b->check_failure, "%s", error_message());
+    b->check_status = status == PM_OK ? PM_ERROR_CHECK : status;
+}
+
+static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_options *how,
+                           bench *b, char **json)
+{
+    plan_set *set = NULL;
+    pm_status status = measure(pm, options, how, b);
+    if (status == PM_OK) status = plan_build(pm->m, how, &set);
+    if (status == PM_OK) check_device(pm, options, b);
+    if (status == PM_OK) status = report(pm, set, options, b, json);
+    plan_set_free(set);
     if (status == PM_OK) status = first_failure(b);
-    if (status == PM_OK && b->check_failure[0])
-        status = error_set(PM_ERROR_CHECK, "bench: the device failed the quick check: %s",
+    if (status == PM_OK && b->check_status != PM_OK)
+        status = error_set(b->check_status, "bench: the device failed the quick check: %s",
                            b->check_failure);
     return status;
 }

@@ -113,7 +113,8 @@ const option_row option_table[] = {
      "0 to 1000000 GB/s (0: runs the model instead); -1 is refused", "0", false,
      "runs nothing: tokens a second that this memory bandwidth allows, from the plan"},
     {"checked", "bench", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
-     "checks the device first (as check --quick does); only then is a speed called checked"},
+     "checks the device in the same run, as check --quick does: only then is a speed called "
+     "checked"},
     {"suite", "bench", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "the standard run for comparing devices: prompt 512, gen 128, depth 0 and 4096, repeat 5, "
      "seed 1, checked; without MODEL on a made-up model of SmolLM3-3B's shape, the same bytes for "
