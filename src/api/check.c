@@ -13,7 +13,7 @@
 
 // ---- what both sides evaluate -----------------------------------------------------------------
 
-enum { MIN_TOKENS = 4, QUICK_TOKENS = 12 };
+enum { MIN_TOKENS = 4, QUICK_TOKENS = 12, DEFAULT_TOKENS = 64, MOST_DOUBLINGS = 2 };
 #define MAX_TEXT (UINT64_C(64) << 20)
 
 typedef struct tokens {
@@ -21,6 +21,7 @@ typedef struct tokens {
     size_t n;
     bool from_text;
     uint64_t seed;
+    uint32_t doublings; // times that there were too few to decide
 } tokens;
 
 // BOS first where the vocabulary adds one: some models (Gemma) rely on it so much that without it
@@ -59,12 +60,24 @@ static pm_status tokens_of_text(const pm_model *pm, const char *path, size_t n, 
 
 static pm_status choose_tokens(const pm_model *pm, const pm_options *o, tokens *t)
 {
-    bool quick = options_is_on(o, "quick") && !pm_options_is_set(o, "tokens");
-    size_t n = quick ? QUICK_TOKENS : (size_t)options_int(o, "tokens", 64);
+    size_t n = options_is_on(o, "quick") ? QUICK_TOKENS : DEFAULT_TOKENS;
+    if (pm_options_is_set(o, "tokens")) n = (size_t)options_int(o, "tokens", DEFAULT_TOKENS);
     const char *path = pm_options_get(o, "text");
     if (path) return tokens_of_text(pm, path, n, t);
     int64_t seed = options_int(o, "seed", -1);
     return random_tokens(pm->m, seed >= 0 ? (uint64_t)seed : os_random_seed() >> 11, n, t);
+}
+
+// Twice as many random tokens, which begin with the same ones; false: there are to be no more.
+static bool more_tokens(const pm_model *pm, const pm_options *o, tokens *t, pm_status *status)
+{
+    bool given = pm_options_is_set(o, "tokens") || pm_options_is_set(o, "ctx") || t->from_text;
+    if (given || t->doublings == MOST_DOUBLINGS || 2 * t->n > pm->m->n_ctx_train) return false;
+    free(t->ids);
+    t->ids = NULL;
+    t->doublings++;
+    *status = random_tokens(pm->m, t->seed, 2 * t->n, t);
+    return *status == PM_OK;
 }
 
 // The session's plan on this device, with a context of just the tokens where the option leaves it
@@ -160,6 +173,7 @@ static json_t *logits_json(const check_result *r)
                            json_put(o, "max_abs", json_finite(d->max_abs)) &&
                            json_put(o, "mean_abs", json_finite(d->mean_abs)) &&
                            json_put(o, "kl_mean", json_finite(d->kl_mean)) &&
+                           json_put(o, "kl_error", json_finite(d->kl_error)) &&
                            json_put(o, "kl_p99", json_finite(d->kl_p99)) &&
                            json_put(o, "kl_max", json_finite(d->kl_max)) &&
                            json_put(o, "top1_agreement", json_finite(d->top1)) &&
@@ -278,7 +292,9 @@ static pm_status report(const pm_model *pm, const pm_options *options, const cha
         json_put(o, "description", json_word(pm->description)) &&
         json_put(o, "against", json_word(against)) &&
         json_put(o, "seed", t->from_text ? json_null() : json_size(t->seed)) &&
-        json_put(o, "tokens", json_size(t->n)) && json_put(o, "n_ctx", json_size(how->n_ctx)) &&
+        json_put(o, "tokens", json_size(t->n)) &&
+        json_put(o, "doublings", json_size(t->doublings)) &&
+        json_put(o, "n_ctx", json_size(how->n_ctx)) &&
         json_put(o, "batch", json_size(how->n_batch)) &&
         json_put(o, "kv_type", json_word(params_kv_name(how->kv_type))) &&
         json_put(o, "act", json_word(how->act == PLAN_ACT_Q8 ? "q8" : "f32")) &&
@@ -388,12 +404,19 @@ pm_status pm_check(pm_model *pm, const pm_options *options, char **json)
     pm_status status = inject ? check_parse_inject(inject, &how.inject) : PM_OK;
     if (status == PM_OK) status = choose_against(options, &device);
     if (status == PM_OK) status = choose_tokens(pm, options, &t);
-    if (status == PM_OK) status = choose_plan(pm, options, &t, &how.plan);
     if (status == PM_OK) status = load_against(pm, options, device, &own, &against);
-    how.ids = t.ids;
-    how.n_ids = (uint32_t)t.n;
-    if (status == PM_OK) status = check_run(pm->loaded, against, &how, &result);
-    if (status == PM_OK) {
+    for (bool again_with_more = true; status == PM_OK && again_with_more;) {
+        check_result_free(&result);
+        status = choose_plan(pm, options, &t, &how.plan);
+        how.ids = t.ids;
+        how.n_ids = (uint32_t)t.n;
+        if (status == PM_OK) status = check_run(pm->loaded, against, &how, &result);
+        again_with_more =
+            status == PM_OK && result.undecided && more_tokens(pm, options, &t, &status);
+    }
+    if (status != PM_OK) {
+        check_result_free(&result);
+    } else {
         if (runs > 1) status = repeat_run(pm->loaded, &how.plan, t.ids, how.n_ids, runs, &again);
         if (status == PM_OK)
             status = report(pm, options, device, &how.plan, &t, &result, &again, json);

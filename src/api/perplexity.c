@@ -158,14 +158,6 @@ static bool put_value(json_t *o, const perplexity_sums *sums, uint64_t n)
            json_put(o, "nll_error", json_finite(v.nll_error));
 }
 
-// One standard error of the mean of the rows' divergences.
-static double kl_error(const divergence *d, double mean)
-{
-    double squares = 0;
-    for (uint32_t i = 0; i < d->n; i++) squares += (d->kl[i] - mean) * (d->kl[i] - mean);
-    return sqrt(squares / d->n / (d->n - 1.0));
-}
-
 static json_t *against_json(pm_perplexity *p)
 {
     if (!p->against) return json_null();
@@ -175,7 +167,7 @@ static json_t *against_json(pm_perplexity *p)
         json_put(o, "kv_type", json_word("f32")) &&
         put_value(o, &p->run.against_sums, p->run.n_used) &&
         json_put(o, "kl_mean", json_finite(s.kl_mean)) &&
-        json_put(o, "kl_error", json_finite(kl_error(&p->run.apart, s.kl_mean))) &&
+        json_put(o, "kl_error", json_finite(s.kl_error)) &&
         json_put(o, "kl_p99", json_finite(s.kl_p99)) &&
         json_put(o, "kl_max", json_finite(s.kl_max)) &&
         json_put(o, "top1_agreement", json_finite(s.top1)) &&

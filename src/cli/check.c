@@ -40,6 +40,9 @@ static void print_about(const json_t *all)
                   json_integer_value(seed));
     else
         out_print("%.0f tokens of the text", number_of(all, "tokens"));
+    if (number_of(all, "doublings") > 0)
+        out_print(" (%.0f did not decide)",
+                  number_of(all, "tokens") / pow(2, number_of(all, "doublings")));
     out_print("; batch %.0f, KV cache %s, activations %s, formats", number_of(all, "batch"),
               text_of(all, "kv_type"), text_of(all, "act"));
     size_t index;
@@ -146,9 +149,9 @@ static void print_lockstep(const json_t *all)
         out_print("%s%.2g", index % 10 ? " " : "\n  ", number_of(layer, "nmse"));
     out_print("\nlogits, %.0f rows: difference at most %.3g, mean %.3g\n", number_of(l, "rows"),
               number_of(l, "max_abs"), number_of(l, "mean_abs"));
-    out_print("KL divergence: mean %.3g (bound %.2g), 99 %% %.3g, max %.3g\n",
-              number_of(l, "kl_mean"), number_of(b, "kl_mean"), number_of(l, "kl_p99"),
-              number_of(l, "kl_max"));
+    out_print("KL divergence: mean %.3g +- %.2g (bound %.2g), 99 %% %.3g, max %.3g\n",
+              number_of(l, "kl_mean"), number_of(l, "kl_error"), number_of(b, "kl_mean"),
+              number_of(l, "kl_p99"), number_of(l, "kl_max"));
     out_print("same choice: %.1f %%; %.1f %% (bound %.1f %%) where logits within %.2g are a tie\n",
               100 * number_of(l, "top1_agreement"), 100 * number_of(l, "top1_judged"),
               100 * number_of(b, "top1_judged"), number_of(b, "margin"));

@@ -492,8 +492,11 @@ static void judge_logits(checker *c, divergence *d, bool nonfinite)
     r->logits = divergence_of(d);
     r->n_logits = d->n;
     r->compared += d->n_values;
-    r->logits_pass = d->n > 0 && !d->nonfinite && !nonfinite && r->logits.kl_mean <= r->kl_bound &&
-                     r->logits.top1_judged >= r->top1_bound;
+    double mean = r->logits.kl_mean, error = r->logits.kl_error;
+    bool rest = d->n > 0 && !d->nonfinite && !nonfinite && r->logits.top1_judged >= r->top1_bound;
+    bool eight_bits = r->top1_bound < 1;
+    r->logits_pass = rest && mean <= r->kl_bound;
+    r->undecided = rest && eight_bits && mean > r->kl_bound && mean - 2 * error <= r->kl_bound;
 }
 
 // What logits may be apart, from what computes them. A choice counts as changed where its margin
@@ -578,6 +581,7 @@ pm_status check_run(const weights *tested, const weights *reference, const check
         check_result_free(result);
         return status;
     }
+    result->undecided = result->undecided && result->first_bad < 0;
     result->pass = result->compared > 0 && result->first_bad < 0 &&
                    (!options->lockstep || result->logits_pass);
     return PM_OK;

@@ -76,6 +76,10 @@ divergence_summary divergence_of(divergence *d)
     if (d->n == 0) return s;
     qsort(d->kl, d->n, sizeof *d->kl, by_value);
     for (uint32_t i = 0; i < d->n; i++) s.kl_mean += d->kl[i] / d->n;
+    for (uint32_t i = 0; i < d->n; i++)
+        s.kl_error += (d->kl[i] - s.kl_mean) * (d->kl[i] - s.kl_mean);
+    bool known = d->n > 1 && isfinite(s.kl_mean);
+    s.kl_error = known ? sqrt(s.kl_error / (d->n - 1) / d->n) : INFINITY;
     s.kl_p99 = d->kl[(uint32_t)((d->n - 1) * 0.99)];
     s.kl_max = d->kl[d->n - 1];
     s.max_abs = d->nonfinite ? INFINITY : d->max_abs;

@@ -23,6 +23,7 @@ pm_status divergence_add(divergence *d, const float *expected, const float *foun
 typedef struct divergence_summary {
     double max_abs, mean_abs; // of logits
     double kl_mean, kl_p99, kl_max;
+    double kl_error;    // one standard error of the mean; infinite with a single row
     double top1;        // rows with the same most likely token
     double top1_judged; // the same, changes between logits within `margin` not counted
 } divergence_summary;

@@ -106,6 +106,7 @@ static void every_planted_fault_is_named(void **state)
 static exec_kind spoiling;
 static plan_op_kind spoiled_kind;
 static float spoiled_with;
+static uint32_t spoiled_vocab;
 
 static pm_status run_and_spoil(exec *e, const plan *p, uint32_t first, uint32_t count,
                                const plan_step *step)
@@ -310,6 +311,9 @@ static void r65_divergence_by_hand(void **state)
     assert_true(d.kl[0] == 0 && s.kl_max == d.kl[2] && s.kl_p99 == d.kl[1]);
     assert_true(fabs(s.kl_mean - (d.kl[1] + d.kl[2]) / 3) < 1e-15);
     assert_true(fabs(s.top1 - 1.0 / 3) < 1e-15 && fabs(s.top1_judged - 2.0 / 3) < 1e-15);
+    double m = s.kl_mean,
+           squares = m * m + (d.kl[1] - m) * (d.kl[1] - m) + (d.kl[2] - m) * (d.kl[2] - m);
+    assert_true(fabs(s.kl_error - sqrt(squares / 2 / 3)) < 1e-15);
     assert_true(s.max_abs == 3);
     assert_true(fabs(s.mean_abs - (1.0986123 + 3 + 1.0986123) / 6) < 1e-7);
     const float bad[] = {0, NAN};
@@ -317,6 +321,77 @@ static void r65_divergence_by_hand(void **state)
     s = divergence_of(&d);
     assert_true(d.nonfinite && isinf(s.kl_mean) && isinf(s.max_abs) && s.top1_judged == 0.5);
     divergence_free(&d);
+}
+
+// Logits of some rows are larger than they should be: of one row in all, or of every row.
+static bool lean_everywhere;
+static float lean_by;
+
+static pm_status run_and_lean(exec *e, const plan *p, uint32_t first, uint32_t count,
+                              const plan_step *step)
+{
+    pm_status status = exec_reference.run(e, p, first, count, step);
+    if (status != PM_OK || p->ops[first + count - 1].kind != PLAN_LOGITS_OP) return status;
+    float logits[1024];
+    uint32_t n = spoiled_vocab;
+    for (uint32_t r = 0; r < step->n_logits; r++) {
+        if (!lean_everywhere && step->rows[step->logit_rows[r]].pos != 3) continue;
+        assert_ok(
+            exec_reference.read(e, PLAN_LOGITS, r * n * sizeof(float), logits, n * sizeof(float)));
+        for (uint32_t i = 0; i < n; i++) logits[i] *= lean_by;
+        assert_ok(
+            exec_reference.write(e, PLAN_LOGITS, r * n * sizeof(float), logits, n * sizeof(float)));
+    }
+    return status;
+}
+
+// A mean that a single row lifts past its bound tells little: with 8 bits more tokens are asked
+// for. It is no pass, and with 32 bits or with errors everywhere it is decided.
+static void a_noisy_mean_is_undecided(void **state)
+{
+    (void)state;
+    fixture f;
+    open_model(&f, "golden/llama-tied.q8_0.gguf");
+    spoiled_vocab = f.model->n_vocab;
+    assert_true(spoiled_vocab <= 1024);
+    spoiling = exec_reference;
+    spoiling.run = run_and_lean;
+    weights_part part = {.kind = &spoiling, .end_layer = f.model->n_layer};
+    weights *tested;
+    assert_ok(weights_load(f.model, &part, 1, &tested));
+    int32_t ids[12];
+    for (int i = 0; i < 12; i++) ids[i] = (i * 31 + 7) % (int)f.model->n_vocab;
+    size_t undecided[2] = {0, 0}, failed[2] = {0, 0};
+    for (int form = 0; form < 4; form++) {
+        bool q8 = form & 1;
+        lean_everywhere = form & 2;
+        for (lean_by = 1; lean_by < 3; lean_by += 0.1F) {
+            check_options options = {.plan = {.n_ctx = 12,
+                                              .n_slots = 1,
+                                              .n_batch = 12,
+                                              .kv_type = QUANT_F32,
+                                              .act = q8 ? PLAN_ACT_Q8 : PLAN_ACT_F32},
+                                     .ids = ids,
+                                     .n_ids = 12,
+                                     .lockstep = true,
+                                     .inject = {.kind = PLAN_N_OP_KINDS}};
+            check_result r;
+            assert_ok(check_run(tested, f.weights, &options, &r));
+            const divergence_summary *l = &r.logits;
+            assert_false(r.pass && r.undecided);
+            if (r.undecided)
+                assert_true(q8 && l->kl_mean > r.kl_bound &&
+                            l->kl_mean - 2 * l->kl_error <= r.kl_bound);
+            assert_true(r.pass == (l->kl_mean <= r.kl_bound && l->top1_judged >= r.top1_bound));
+            if (q8) undecided[lean_everywhere] += r.undecided;
+            if (q8) failed[lean_everywhere] += !r.pass && !r.undecided;
+            check_result_free(&r);
+        }
+    }
+    assert_true(undecided[0] > 0);                          // one row
+    assert_true(failed[1] > 5 && failed[1] > undecided[1]); // every row
+    weights_unload(tested);
+    close_model(&f);
 }
 
 static void nonsense_faults_are_refused(void **state)
@@ -339,6 +414,7 @@ int main(void)
         cmocka_unit_test(r66_nothing_compared_is_no_pass),
         cmocka_unit_test(a_model_in_two_parts),
         cmocka_unit_test(r65_divergence_by_hand),
+        cmocka_unit_test(a_noisy_mean_is_undecided),
         cmocka_unit_test(nonsense_faults_are_refused),
     };
     return cmocka_run_group_tests_name("check", tests, NULL, NULL);
