@@ -28,8 +28,9 @@ static bool decimal_of(double v, decimal *d)
     *d = (decimal){.whole = "0"};
     int k = 0;
     for (int i = 0; i <= exponent; i++) d->whole[i] = k < n ? digits[k++] : '0';
-    for (int i = -1; v > 0 && i > exponent; i--) strcat(d->fraction, "0");
-    if (v > 0 && k < n) strncat(d->fraction, digits + k, (size_t)(n - k));
+    size_t zeros = v > 0 && exponent < -1 ? (size_t)(-exponent - 1) : 0;
+    memset(d->fraction, '0', zeros);
+    if (v > 0 && k < n) memcpy(d->fraction + zeros, digits + k, (size_t)(n - k));
     return strlen(d->fraction) <= MAX_DIGITS;
 }
 

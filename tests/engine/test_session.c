@@ -349,6 +349,48 @@ static void r47_nan_names_the_position_and_is_dropped(void **state)
     pm_model_close(m);
 }
 
+// The same in the middle of an answer: the error names the step, the answer so far stays, and so
+// does what the cache held before it.
+static void r47_nan_ends_a_generation(void **state)
+{
+    fixture *f = *state;
+    const int32_t poison = 77;
+    pm_model *m = NULL;
+    assert_ok(pm_model_open(model_with_nan(poison), f->options, &m));
+    pm_session *s = test_session(m, f->options);
+    pm_options *o = pm_options_create();
+    assert_ok(pm_options_set(o, "logit-bias", "77:1000")); // the first token that is drawn
+    for (int warm = 0; warm < 2; warm++) {                 // greedy, and drawn from all logits
+        assert_ok(pm_options_set(o, "temp", warm ? "1" : "0"));
+        pm_generation *g = NULL;
+        const char *text;
+        size_t n;
+        int done = 1;
+        assert_ok(pm_generation_start(s, o, f->ids, 6, &g));
+        assert_ok(pm_generation_next(g, &text, &n, &done));
+        assert_false(done);
+        assert_int_equal(pm_generation_next(g, &text, &n, &done), PM_ERROR_RUN);
+        assert_non_null(strstr(pm_last_error(), "position 6"));
+        assert_non_null(strstr(pm_last_error(), "NaN"));
+        assert_int_equal(pm_session_n_past(s), 6);
+        char *json = NULL;
+        assert_ok(pm_generation_json(g, &json));
+        json_t *all = json_loads(json, 0, NULL);
+        assert_int_equal(json_array_size(json_object_get(all, "tokens")), 1);
+        json_decref(all);
+        pm_free(json);
+        pm_generation_destroy(g);
+    }
+    // the next request is right
+    assert_ok(pm_session_eval(s, f->ids + 6, 6, 0));
+    float *fresh = fresh_logits(f, f->ids, 12);
+    same_bits(pm_session_logits(s, 0), fresh, f->n_vocab);
+    free(fresh);
+    pm_options_destroy(o);
+    pm_session_destroy(s);
+    pm_model_close(m);
+}
+
 // The context is modest by default, and its bytes are what its parts add up to.
 static void r13_context_and_its_bytes(void **state)
 {
@@ -414,6 +456,7 @@ int main(void)
         cmocka_unit_test(interrupt_ends_an_eval),
         cmocka_unit_test(interrupt_from_another_thread),
         cmocka_unit_test(r47_nan_names_the_position_and_is_dropped),
+        cmocka_unit_test(r47_nan_ends_a_generation),
         cmocka_unit_test(r13_context_and_its_bytes),
         cmocka_unit_test(r33_without_mapping_the_same),
     };
