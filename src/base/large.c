@@ -51,12 +51,9 @@ static bool has_mark(const char *s, size_t n)
     return false;
 }
 
-bool large_hide(const char *s, size_t n, buf *out)
+// Adds the text with something before and behind each large integer.
+static bool wrap(const char *s, size_t n, const char *before, const char *behind, buf *out)
 {
-    if (has_mark(s, n)) {
-        buf_add(out, s, n);
-        return false;
-    }
     bool any = false;
     for (size_t i = 0, end; i < n; i = end) {
         bool whole = false;
@@ -73,15 +70,29 @@ bool large_hide(const char *s, size_t n, buf *out)
         bool digits =
             whole && end - i <= MAX_DIGITS && s[end - 1] != '-' && s[i + (s[i] == '-')] != '0';
         if (digits && is_large(s + i, end - i)) {
-            buf_printf(out, "\"%s", mark);
+            buf_str(out, before);
             buf_add(out, s + i, end - i);
-            buf_char(out, '"');
+            buf_str(out, behind);
             any = true;
         } else {
             buf_add(out, s + i, end - i);
         }
     }
     return any;
+}
+
+bool large_hide(const char *s, size_t n, buf *out)
+{
+    if (has_mark(s, n)) {
+        buf_add(out, s, n);
+        return false;
+    }
+    return wrap(s, n, "\"" LARGE_MARK, "\"", out);
+}
+
+bool large_round(const char *s, size_t n, buf *out)
+{
+    return wrap(s, n, "", ".0", out);
 }
 
 void large_show(const char *s, size_t n, buf *out)

@@ -13,5 +13,8 @@
 bool large_hide(const char *json, size_t n, buf *out);
 // The reverse, of compact or any other JSON text whose strings hold UTF-8 unescaped.
 void large_show(const char *json, size_t n, buf *out);
+// Adds the text to `out` with its large integers as real numbers, which are near them. False: it
+// has none.
+bool large_round(const char *json, size_t n, buf *out);
 
 #endif

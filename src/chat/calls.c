@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/large.h"
 #include "chat/answer.h"
 #include "chat/python.h"
 
@@ -222,6 +223,11 @@ bool calls_read(call_form form, const char *text, size_t n, const json_t *tools,
 {
     json_t *found = json_array();
     bool good = false;
+    buf rounded = {0};
+    if (form != CALL_PYTHON && large_round(text, n, &rounded) && !rounded.failed) {
+        text = rounded.data;
+        n = rounded.len;
+    }
     switch (form) {
     case CALL_TAGGED:
     case CALL_BARE: good = add_json(found, first, tools, text, n); break;
@@ -236,6 +242,7 @@ bool calls_read(call_form form, const char *text, size_t n, const json_t *tools,
         break;
     }
     good = good && json_array_size(found) > 0 && json_array_extend(calls, found) == 0;
+    buf_free(&rounded);
     json_decref(found);
     return good;
 }

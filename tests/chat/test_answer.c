@@ -171,6 +171,10 @@ static void calls_in_every_form(void **state)
          "two\n</code>",
          false, true, "",
          "Now:", "add {\"a\":-1.5,\"b\":[true,null,{\"k\":\"v\\n\"}]} add {\"a\":1,\"b\":[2,3]}"},
+        // an integer beyond 64 bits is rounded; its digits in a string are not
+        {"<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": 18446744073709551616, \"b\": "
+         "\"18446744073709551616\"}}</tool_call>",
+         false, true, "", "", "add {\"a\":1.8446744073709552e19,\"b\":\"18446744073709551616\"}"},
         // a marker in an argument
         {"<tool_call>{\"name\": \"add\", \"arguments\": {\"a\": \"\\\"</tool_call>{\", \"b\": "
          "\"<think>\"}}</tool_call>so",
