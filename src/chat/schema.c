@@ -7,13 +7,14 @@
 #include "chat/schema_internal.h"
 #include "text/text.h"
 
-enum { MAX_DEPTH = 128, MAX_BYTES = 1 << 23, MAX_COUNT = 100000 };
+enum { MAX_DEPTH = 128, MAX_BYTES = 1 << 23, MAX_COUNT = 100000, MAX_JOINED = 10000 };
 
 typedef struct writer {
     const json_t *document;
     buf *out;
     json_t *refs; // $ref -> number of its rule
     int n_rules;
+    int n_joined; // schemas that hold together, bounded because they may multiply
     pm_status status;
 } writer;
 
@@ -583,6 +584,7 @@ static json_t *joined(writer *w, const json_t *rest, const json_t *other, const 
         wrong(w, at, "a schema is expected (an object, or true) in", name);
         return json_object();
     }
+    if (++w->n_joined > MAX_JOINED) wrong(w, at, "too many schemas to be joined in", name);
     json_t *left = resolved(w, rest, at, depth), *right = resolved(w, other, at, depth);
     const char *conflict = NULL;
     json_t *all = schema_merge(left, right, &conflict);
@@ -630,8 +632,13 @@ static void any_of(writer *w, const json_t *schema, const char *name, const plac
 
 static void all_of(writer *w, const json_t *schema, const place *at, int depth, buf *out)
 {
-    const json_t *list = json_object_get(schema, "allOf");
-    json_t *all = without(schema, "allOf");
+    json_t *list = json_object_get(schema, "allOf"), *all = without(schema, "allOf");
+    // One alone stays what it is: a reference may be to what is being made.
+    if (json_array_size(list) == 1 && !schema_restricts(all)) {
+        buf_printf(out, "s%d", schema_rule(w, json_array_get(list, 0), at, depth + 1));
+        json_decref(all);
+        return;
+    }
     if (json_array_size(list) == 0) wrong(w, at, "no list of schemas:", "allOf");
     for (size_t i = 0; i < json_array_size(list) && w->status == PM_OK; i++) {
         json_t *more = joined(w, all, json_array_get(list, i), "allOf", at, depth);

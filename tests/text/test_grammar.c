@@ -422,6 +422,10 @@ static void texts_of_schemas(void **state)
          "\"minimum\": 2}}}",
          {"2", "3"},
          {"1", "4"}},
+        {"{\"$ref\": \"#/$defs/n\", \"$defs\": {\"n\": {\"type\": \"object\", \"properties\": "
+         "{\"c\": {\"title\": \"C\", \"allOf\": [{\"$ref\": \"#/$defs/n\"}]}}}}}",
+         {"{}", "{\"c\": {\"c\": {}}}"},
+         {"{\"c\": 1}"}},
         {"{\"title\": \"t\", \"description\": \"d\", \"type\": \"null\", \"default\": 1}",
          {"null"},
          {"1"}},
