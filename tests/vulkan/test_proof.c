@@ -5,6 +5,7 @@
 #include <math.h>
 #include <stdbool.h>
 
+#include "proof/reproducer.h"
 #include "support/vulkan_drivers.h"
 
 // Both sides compute in 32 bits: what differs is rounding.
@@ -158,6 +159,88 @@ static void a_fault_is_reproduced_without_the_model(void **state)
     json_decref(all);
 }
 
+typedef struct sides {
+    model *model;
+    weights *reference, *tested;
+    exec_gpu gpu;
+    plan_options plan;
+} sides;
+
+// `wrong`: a kernel that computes something else; NULL: none.
+static void open_sides(sides *s, const char *wrong)
+{
+    *s = (sides){.gpu = {.selector = "0", .wrong_kernel = wrong},
+                 .plan = {.n_ctx = 24, .n_slots = 1, .n_batch = 16, .kv_type = QUANT_F32}};
+    model_options how = {0};
+    assert_ok(model_open(tiny(), &how, &s->model));
+    weights_part part = {.kind = &exec_reference, .end_layer = s->model->n_layer};
+    assert_ok(weights_load(s->model, &part, 1, &s->reference));
+    part.kind = &exec_vulkan;
+    part.params = (exec_params){.n_threads = 1, .gpu = &s->gpu};
+    assert_ok(weights_load(s->model, &part, 1, &s->tested));
+}
+
+static void close_sides(sides *s)
+{
+    weights_unload(s->tested);
+    weights_unload(s->reference);
+    model_close(s->model);
+}
+
+static void check_sides(const sides *s, check_result *result)
+{
+    int32_t ids[12];
+    for (int i = 0; i < 12; i++) ids[i] = (i * 31 + 7) % (int)s->model->n_vocab;
+    check_options options = {.plan = s->plan,
+                             .ids = ids,
+                             .n_ids = 12,
+                             .isolated = true,
+                             .inject = {.kind = PLAN_N_OP_KINDS}};
+    assert_ok(check_run(s->tested, s->reference, &options, result));
+}
+
+// Not a planted fault but a kernel that is wrong: the operation fails alone too, on that device
+// only, and the kernel is named.
+static void a_wrong_kernel_is_reproduced(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    sides s;
+    check_result result;
+    char kernel[160];
+    open_sides(&s, NULL);
+    check_sides(&s, &result);
+    assert_int_equal(result.first_bad, -1);
+    const check_op *op = result.ops;
+    while (op->kind != PLAN_LINEAR) op++;
+    snprintf(kernel, sizeof kernel, "%.*s", (int)strcspn(op->kernels, "("), op->kernels);
+    assert_true(strlen(kernel) > 3);
+    check_result_free(&result);
+    close_sides(&s);
+
+    open_sides(&s, kernel);
+    check_sides(&s, &result);
+    assert_true(result.first_bad >= 0);
+    const check_op *bad = &result.ops[result.first_bad];
+    assert_non_null(strstr(bad->kernels, kernel));
+    plan_set *set;
+    reproducer r;
+    reproducer_result again;
+    assert_ok(plan_build(s.model, &s.plan, &set));
+    reproducer_of(set, bad->n_rows, bad->first, bad->index, 1, &r);
+    exec_params wrong = {.n_threads = 1, .gpu = &s.gpu};
+    assert_ok(reproducer_run(&r, &exec_vulkan, &wrong, false, &again));
+    assert_false(again.op.pass);
+    assert_non_null(strstr(again.op.kernels, kernel));
+    exec_gpu right_gpu = {.selector = "0"};
+    exec_params right = {.n_threads = 1, .gpu = &right_gpu};
+    assert_ok(reproducer_run(&r, &exec_vulkan, &right, false, &again));
+    assert_true(again.op.pass);
+    plan_set_free(set);
+    check_result_free(&result);
+    close_sides(&s);
+}
+
 // QUANTIZE is there only with 8-bit activations; every optional feature of the device is tried.
 static void bisecting_tries_the_features(void **state)
 {
@@ -266,6 +349,7 @@ int main(void)
         cmocka_unit_test(inspect_shows_what_the_reference_shows),
         cmocka_unit_test(check_reports_what_ran),
         cmocka_unit_test(a_fault_is_reproduced_without_the_model),
+        cmocka_unit_test(a_wrong_kernel_is_reproduced),
         cmocka_unit_test(bisecting_tries_the_features),
         cmocka_unit_test(r61_bench_has_the_devices_own_times),
         cmocka_unit_test(perplexity_against_another_device),
