@@ -8,12 +8,14 @@ depend on them) into build/formats. `pumice bench` and llama.cpp (as in tools/co
 evaluate a prompt and generate on it, one program after the other; each figure is the best
 of all runs so far, which other work on the machine disturbed least. Results are kept in
 build/formats/results.json, so that a few formats at a time can be measured, and again; the page is
-written from all that are there.
+written from all that are there, and keeps the cells that it has where nothing is.
 
     --vulkan PROGRAM  also decodes on the software driver, with a pumice that was built with
                       -DPUMICE_VULKAN=ON; a format that the executor refuses is left out
     --write           only writes the page again
     --fresh           forgets earlier results of the formats that are measured
+    --measured TEXT   what the page says of when and at which state its columns were measured;
+                      without it that stays as it is
 """
 import argparse
 import importlib.util
@@ -135,14 +137,29 @@ def number(x):
     return "–" if not x else f"{x:.0f}" if x >= 10 else f"{x:.1f}"
 
 
-def line(name, about, row, base):
+def page_rows():
+    """The rows of the page as it is, by format, and what it says of when they were measured."""
+    if not os.path.exists(PAGE):
+        return {}, ""
+    with open(PAGE) as page:
+        text = page.read()
+    rows = [[cell.strip() for cell in row.split("|")[1:-1]] for row in text.splitlines() if row.startswith("| ")]
+    measured = re.search(r"^Measured: (.*?)\n\n", text, re.M | re.S)
+    return {row[0]: row for row in rows}, measured.group(1) if measured else ""
+
+
+def line(name, about, row, base, old):
     ours, theirs = (figure(row, who, "generate") for who in ("cpu", "peer"))
     gpu = figure(row, "vulkan", "generate")
     cells = [name, f"{about['bits']:.4g}", "yes" if about["encoder"] else "–"]
     cells += [number(ours), ratio(ours, figure(base, "cpu", "generate")), ratio(ours, theirs)]
     fill, their_fill = (figure(row, who, "prompt") for who in ("cpu", "peer"))
     cells += [number(fill), ratio(fill, figure(base, "cpu", "prompt")), ratio(fill, their_fill)]
-    if "vulkan" in row and gpu is None:
+    if "cpu" not in row and old:
+        cells = old[:9]
+    if "vulkan" not in row and old:
+        cells += old[9:]
+    elif "vulkan" in row and gpu is None:
         cells += ["refused", "–"]
     else:
         cells += [number(gpu), ratio(gpu, figure(base, "vulkan", "generate"))]
@@ -157,6 +174,7 @@ def processor():
 
 def write_page(arguments):
     results, all_formats = load_results(), formats()
+    old, measured = page_rows()
     base = results.get("Q8_0", {})
     titles = ["format", "bits a weight", "`quantize` writes it", "cpu decode, tokens/s", "to Q8_0"]
     titles += ["to llama.cpp", "cpu prefill, tokens/s", "to Q8_0", "to llama.cpp"]
@@ -173,12 +191,17 @@ def write_page(arguments):
             "\"To llama.cpp\" is pumice's speed over llama.cpp's (llama-cpp-python "
             f"{compare_llama().PEER_VERSION}, flash attention, see\n`docs/long-tests.md`) on the same file. "
             "Lavapipe runs Vulkan on the processor: its column says which formats work\nand what their decoding costs "
-            "there, nothing about a GPU. MXFP4 and IQ1 to IQ3 have no integer kernel on the cpu: each product decodes them\n"
-            "anew, which costs more than the product.\n\n"
+            "there, nothing about a GPU.\n\n"
+            "In memory the cpu keeps weights in the order of its kernels. Of the codebooks (IQ1 to IQ3) these are\n"
+            "no longer indices of whole vectors but of single values, of 3 bits (IQ1, IQ2) or 4 (IQ3): they take 3.4 to 4.4\n"
+            "bits a weight there, more than in the file. The others take what they do in the file or up to 6 % more, TQ1_0 a\n"
+            "quarter.\n\n"
         )
+        if arguments.measured or measured:
+            page.write(f"Measured: {arguments.measured or measured}\n\n")
         page.write("| " + " | ".join(titles) + " |\n|" + " --- |" + " ---: |" * (len(titles) - 1) + "\n")
         for name, about in all_formats.items():
-            page.write(line(name, about, results.get(name, {}), base))
+            page.write(line(name, about, results.get(name, {}), base, old.get(name)))
     print(PAGE)
 
 
@@ -192,6 +215,7 @@ def main():
     parser.add_argument("--vulkan")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--fresh", action="store_true")
+    parser.add_argument("--measured")
     arguments = parser.parse_args()
     names = arguments.only.split(",") if arguments.only else list(formats())
     unknown = [name for name in names if name not in formats()]
