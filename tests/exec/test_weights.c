@@ -115,7 +115,7 @@ static bool same_bits(float a, float b, bool any_zero)
 
 static void compare_rows(const matrix *m, const cpu_kernels *k)
 {
-    static float memory[2 * CPU_CHUNK * CPU_LANES], out[MOST_COLS];
+    static float memory[CPU_CHUNK * CPU_LANES], out[MOST_COLS];
     bool any_zero = m->w.form == CPU_INT && m->w.format->has_min;
     for (uint32_t row = 0; row < ROWS; row++) {
         cpu_weight_row(k, &m->w, row, out, memory);

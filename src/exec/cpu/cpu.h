@@ -25,7 +25,7 @@ typedef struct cpu_buffer {
 // Of one member of the team. Rows of head_dim values are padded to a multiple of 16.
 typedef struct cpu_scratch {
     cpu_panel *panel;
-    float *floats;               // [2][CPU_CHUNK * CPU_LANES]
+    float *floats;               // [CPU_CHUNK * CPU_LANES]
     float *acc;                  // [CPU_TILE_ROWS][CPU_TILE_COLS]
     float *y[2];                 // [CPU_TILE_ROWS][CPU_TILE_COLS]
     float *row;                  // as wide as the widest buffer

@@ -58,7 +58,7 @@ typedef struct needs {
 static void carve_scratch(arena *a, cpu_scratch *s, const needs *n)
 {
     s->panel = carve(a, 1, sizeof *s->panel);
-    s->floats = carve_floats(a, 2 * CPU_CHUNK, CPU_LANES);
+    s->floats = carve_floats(a, CPU_CHUNK, CPU_LANES);
     s->acc = carve_floats(a, CPU_TILE_ROWS, CPU_TILE_COLS);
     for (int i = 0; i < 2; i++) s->y[i] = carve_floats(a, CPU_TILE_ROWS, CPU_TILE_COLS);
     s->row = carve_floats(a, 1, n->widest);

@@ -70,16 +70,16 @@ typedef enum cpu_form {
     CPU_F32,  // [columns][16 rows] floats
     CPU_F16,  // the same in halves
     CPU_BF16, // the same in bfloat16
-    CPU_RAW,  // the file's rows as they are: formats without a kernel are decoded on the fly
 } cpu_form;
 
-// A matrix in memory. data: [groups][group_bytes], RAW: [rows][row_bytes].
+// A matrix in memory. data: [groups][group_bytes].
 typedef struct cpu_weight {
     cpu_form form;
     const cpu_format *format; // of CPU_INT
     const quant_format *quant;
     uint32_t rows, cols;
-    uint64_t row_bytes, group_bytes;
+    uint64_t row_bytes; // of the file's form
+    uint64_t group_bytes;
     uint64_t chunk_bytes; // of CPU_INT, a whole chunk
     uint8_t *data;
 } cpu_weight;
@@ -121,7 +121,7 @@ typedef struct cpu_kernels {
 
     // Columns [col, col + n) of a group; col a multiple of CPU_CHUNK, n at most CPU_CHUNK.
     void (*unpack)(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n, cpu_panel *p);
-    // The same as floats [n][16], in `memory` or in place; of every form but CPU_RAW.
+    // The same as floats [n][16], in `memory` or in place; of every form.
     const float *(*unpack_f32)(const cpu_weight *w, uint32_t group, uint32_t col, uint32_t n,
                                float *memory);
 

@@ -25,7 +25,7 @@ static void multiply_group(const exec *e, cpu_scratch *s, const cpu_weight *w, u
             e->k->unpack(w, group, col, cols, s->panel);
             e->k->dot_q8(s->panel, cpu_q8_moved(in->q, first, col), n, acc);
         } else {
-            const float *panel = cpu_weight_panel(e->k, w, group, col, cols, s->floats);
+            const float *panel = e->k->unpack_f32(w, group, col, cols, s->floats);
             e->k->dot_f32(panel, cols, in->x + first * in->stride + col, in->stride, n, acc);
         }
     }

@@ -46,8 +46,7 @@ bool cpu_weight_plan(cpu_weight *w, quant_type type, uint32_t rows, uint32_t col
         w->form = type == QUANT_F32 ? CPU_F32 : type == QUANT_F16 ? CPU_F16 : CPU_BF16;
         if (!size_mul(w->row_bytes, CPU_LANES, &w->group_bytes)) return false;
     } else {
-        w->form = CPU_RAW;
-        return size_mul(w->row_bytes, rows, bytes) && size_align(*bytes, ALIGN, bytes);
+        return false;
     }
     uint64_t groups = ((uint64_t)rows + CPU_LANES - 1) / CPU_LANES;
     return size_mul(w->group_bytes, groups, bytes) && size_align(*bytes, ALIGN, bytes);
@@ -145,10 +144,6 @@ static void fill_integers(cpu_weight *w, uint8_t *base, const uint8_t *rows, uin
 
 void cpu_weight_fill(cpu_weight *w, uint32_t group, const uint8_t *rows, uint32_t n_rows)
 {
-    if (w->form == CPU_RAW) {
-        memcpy(w->data + (uint64_t)group * CPU_LANES * w->row_bytes, rows, n_rows * w->row_bytes);
-        return;
-    }
     uint8_t *base = w->data + group * w->group_bytes;
     if (w->form == CPU_INT) {
         fill_integers(w, base, rows, n_rows);
@@ -166,35 +161,9 @@ void cpu_weight_fill(cpu_weight *w, uint32_t group, const uint8_t *rows, uint32_
     }
 }
 
-const float *cpu_weight_panel(const cpu_kernels *k, const cpu_weight *w, uint32_t group,
-                              uint32_t col, uint32_t n, float *memory)
-{
-    if (w->form != CPU_RAW) return k->unpack_f32(w, group, col, n, memory);
-    float *rows = memory + CPU_CHUNK * CPU_LANES; // [16][n]
-    uint64_t at = (uint64_t)col / w->quant->block_values * w->quant->block_bytes;
-    for (uint32_t lane = 0; lane < CPU_LANES; lane++) {
-        uint64_t r = (uint64_t)group * CPU_LANES + lane;
-        if (r < w->rows) {
-            w->quant->decode(w->data + r * w->row_bytes + at, rows + lane * n, n);
-        } else {
-            memset(rows + lane * n, 0, n * sizeof *rows);
-        }
-    }
-    // Eight floats are the 32 bytes of a row that are interleaved at once.
-    for (uint32_t i = 0; i < n; i += 8) {
-        interleave((const uint8_t *)(rows + i), n * sizeof *rows,
-                   (uint8_t *)(memory + i * CPU_LANES));
-    }
-    return memory;
-}
-
 void cpu_weight_row(const cpu_kernels *k, const cpu_weight *w, uint32_t row, float *out,
                     float *memory)
 {
-    if (w->form == CPU_RAW) {
-        w->quant->decode(w->data + row * w->row_bytes, out, w->cols);
-        return;
-    }
     for (uint32_t col = 0; col < w->cols; col += CPU_CHUNK) {
         uint32_t n = w->cols - col < CPU_CHUNK ? w->cols - col : CPU_CHUNK;
         const float *panel = k->unpack_f32(w, row / CPU_LANES, col, n, memory);

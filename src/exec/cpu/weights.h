@@ -39,20 +39,17 @@ typedef struct cpu_repack {
     void (*take)(const uint8_t *bytes, cpu_block *out);
 } cpu_repack;
 
-// How a format is repacked for the integer kernels; NULL where there is no such way.
+// How a format is repacked for the integer kernels; NULL: it is kept as floats. Every format of
+// src/quant but the floats has a way.
 const cpu_repack *cpu_repack_of(quant_type type);
 
-// Lays out a matrix; false where sizes overflow. data stays NULL.
+// Lays out a matrix; false where sizes overflow or rows are no whole blocks. data stays NULL.
 bool cpu_weight_plan(cpu_weight *w, quant_type type, uint32_t rows, uint32_t cols, uint64_t *bytes);
 // Puts rows [16 group, ...) in the file's form in their place; n_rows at most 16.
 void cpu_weight_fill(cpu_weight *w, uint32_t group, const uint8_t *rows, uint32_t n_rows);
 // Row `row` as floats; memory: CPU_CHUNK * CPU_LANES floats.
 void cpu_weight_row(const cpu_kernels *k, const cpu_weight *w, uint32_t row, float *out,
                     float *memory);
-// Columns [col, col + n) of a group as floats [n][16], of any form; memory: twice
-// CPU_CHUNK * CPU_LANES floats.
-const float *cpu_weight_panel(const cpu_kernels *k, const cpu_weight *w, uint32_t group,
-                              uint32_t col, uint32_t n, float *memory);
 
 pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32_t n,
                    const bool *wanted, const exec_source *source, exec_weights **out);
