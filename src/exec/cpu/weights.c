@@ -52,6 +52,19 @@ bool cpu_weight_plan(cpu_weight *w, quant_type type, uint32_t rows, uint32_t col
     return size_mul(w->group_bytes, groups, bytes) && size_align(*bytes, ALIGN, bytes);
 }
 
+// Called with constants: the loops become vectors.
+static inline void pack_high(const uint8_t *v, uint8_t *high, const int low_bits, const int bits)
+{
+    const int n = 64 * bits, mask = (1 << bits) - 1;
+    for (int i = 0; i < n; i++) {
+        int byte = 0;
+        for (int part = 0; part < 8 / bits; part++) {
+            byte |= (v[i + part * n] >> low_bits & mask) << part * bits;
+        }
+        high[i] = (uint8_t)byte;
+    }
+}
+
 // 512 values to the planes of their block.
 static void pack_block(const cpu_format *f, const uint8_t *v, uint8_t *low, uint8_t *high)
 {
@@ -63,13 +76,11 @@ static void pack_block(const cpu_format *f, const uint8_t *v, uint8_t *low, uint
                                (v[i + 384] & 3) << 6);
         }
     }
-    int n = f->high_bits ? 64 * f->high_bits : 0, mask = (1 << f->high_bits) - 1;
-    for (int i = 0; i < n; i++) {
-        int byte = 0;
-        for (int part = 0; part < 512 / n; part++) {
-            byte |= (v[i + part * n] >> f->low_bits & mask) << part * f->high_bits;
-        }
-        high[i] = (uint8_t)byte;
+    switch (f->low_bits * 10 + f->high_bits) {
+    case 41: pack_high(v, high, 4, 1); break;
+    case 42: pack_high(v, high, 4, 2); break;
+    case 21: pack_high(v, high, 2, 1); break;
+    default: break; // no other widths are in the table
     }
 }
 
