@@ -72,13 +72,34 @@ static void r26_masked_rows(void **state)
     test_masked(state);
 }
 
+// The kernels of the operations above (of products: test_linear.c), all of them that this driver's
+// kind of device has.
+static void every_kernel_has_run(void **state)
+{
+    (void)state;
+    vk_device *d = vulkan_open(NULL);
+    static const char *const others[] = {"mat", "embed", "next", "read"};
+    const vk_shader *shader;
+    for (size_t i = 0; (shader = vk_shader_at(i)) != NULL; i++) {
+        bool ours = !strstr(shader->name, "_one") || d->profile->lane_rows;
+        for (size_t k = 0; k < sizeof others / sizeof others[0]; k++)
+            ours = ours && strncmp(shader->name, others[k], strlen(others[k])) != 0;
+        if (ours && vk_shader_uses(shader) == 0) fail_msg("'%s' has not run", shader->name);
+    }
+    vk_device_close(d);
+}
+
 int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_rows),       cmocka_unit_test(test_rope_kv),
-        cmocka_unit_test(test_attend),     cmocka_unit_test(test_pick),
-        cmocka_unit_test(r26_masked_rows), cmocka_unit_test(test_nan),
+        cmocka_unit_test(test_rows),
+        cmocka_unit_test(test_rope_kv),
+        cmocka_unit_test(test_attend),
+        cmocka_unit_test(test_pick),
+        cmocka_unit_test(r26_masked_rows),
+        cmocka_unit_test(test_nan),
+        cmocka_unit_test(every_kernel_has_run),
     };
     const struct CMUnitTest products[] = {
         cmocka_unit_test(test_linear),

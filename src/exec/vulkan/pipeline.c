@@ -9,6 +9,13 @@
 
 #include "shader_table.h"
 
+static _Atomic uint32_t shader_uses[sizeof shader_table / sizeof shader_table[0]];
+
+uint32_t vk_shader_uses(const vk_shader *shader)
+{
+    return atomic_load(&shader_uses[shader - shader_table]);
+}
+
 const vk_shader *vk_shader_named(const char *name)
 {
     for (size_t i = 0; i < sizeof shader_table / sizeof shader_table[0]; i++)
@@ -153,6 +160,7 @@ static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
         return kernel_failed(d, shader, result);
     }
     atomic_store(&d->pipelines->changed, true);
+    atomic_fetch_add(&shader_uses[shader - shader_table], 1);
     *out = pipeline;
     return PM_OK;
 }

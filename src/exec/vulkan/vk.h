@@ -272,6 +272,8 @@ typedef struct vk_shader {
 const vk_shader *vk_shader_named(const char *name); // NULL: none such
 const vk_shader *vk_shader_at(size_t i);            // NULL past the last
 uint64_t vk_shaders_hash(void);                     // of all code
+// How many pipelines this process has made of it: tests want to have met every kernel.
+uint32_t vk_shader_uses(const vk_shader *shader);
 
 typedef struct vk_pipeline_key {
     const vk_shader *shader;
