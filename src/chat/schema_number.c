@@ -18,6 +18,7 @@ static bool decimal_of(double v, decimal *d)
 {
     char text[TEXT_BYTES], digits[TEXT_BYTES];
     int precision = 0;
+    v = fabs(v); // -0.0 has a sign
     do snprintf(text, sizeof text, "%.*e", precision, v);
     while (strtod(text, NULL) != v && ++precision < 17);
     int exponent = atoi(strchr(text, 'e') + 1), n = 0;

@@ -214,11 +214,10 @@ static void r50_a_signal_keeps_the_session(void **state)
         json_t *m = saved(path);
         assert_int_equal(json_array_size(m), 2);
         json_decref(m);
-        assert_int_equal(
-            pumice(&out, &err,
-                   "printf 'two\n' | $P chat '%s' --temp 0 -n 6 --device cpu %s", tiny(),
-                   options),
-            0);
+        assert_int_equal(pumice(&out, &err,
+                                "printf 'two\n' | $P chat '%s' --temp 0 -n 6 --device cpu %s",
+                                tiny(), options),
+                         0);
         const char *loaded = strstr(err, "(2 messages, ");
         assert_non_null(loaded);
         if (atoi(loaded + 13) < 20) fail_msg("the cache was not kept: %s", err);
