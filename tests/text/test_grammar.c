@@ -474,6 +474,10 @@ static void ranges_of_numbers(void **state)
             for (int how = 0; how < 8; how++) {
                 bool above = how & 1, below = how & 2, whole = how & 4;
                 if (high >= 0 && high < low) continue;
+                // A quarter of them meets every pair of the three; all take ten times as long
+                // under the sanitizers as everything else here.
+                if ((low + 1 + 3 * (high + 1) + how) % 4 != 0 && !getenv("PUMICE_TEST_LONG"))
+                    continue;
                 json_t *schema = json_pack("{s:s}", "type", whole ? "integer" : "number");
                 if (low >= 0)
                     json_object_set_new(schema, above ? "exclusiveMinimum" : "minimum",
