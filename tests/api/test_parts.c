@@ -294,7 +294,7 @@ static void tools_that_are_refused(void **state)
         const char *template, *tools, *part;
     } list[] = {
         {"smollm2", tools, "offers no tools"},
-        {"smollm3", "[", "tools.json: tools: line 1"},
+        {"smollm3", "[", "tools.json: tools: JSON line 1"},
         {"smollm3", "{}", "a JSON list is expected"},
         {"smollm3", "[{\"description\": \"x\"}]", "number 1 has no name"},
     };
