@@ -1,9 +1,8 @@
 // measure_chat MODEL: what a chat costs beside the model's own work, as ratios.
 //
 //   rendering   a conversation of 100 turns by the model's template: at most 5 ms
-//   turn        the second turn of a chat with a history of about 4,000 tokens against reading all
-//   of
-//               it again: its answer starts at least 20 times sooner
+//   turn        the second turn of a chat with a history of about 4,000 tokens against reading it
+//               all again: its answer starts at least 20 times sooner
 //   sampler     a token by the default options against evaluating one: at most 2 % of the time; a
 //               grammar's mask is shown beside it
 //
