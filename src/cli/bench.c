@@ -41,7 +41,7 @@ static const column estimate_columns[] = {
     {"depth", "depth", 0, 10},
     {"bytes_per_token", "bytes/token", 0, 12},
     {"flops_per_token", "flops/token", 0, 12},
-    {"ops_per_token", "ops/token", 2, 10},
+    {"ops_per_token", "dispatches/token", 2, 16},
     {"bound_tps", "tokens/s at most", 2, 16},
     {"gflops_at_bound", "GFLOP/s then", 2, 12},
     {0},
