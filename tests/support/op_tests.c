@@ -49,9 +49,11 @@ static void run_case(fixture *f, const op_target *t, double limit, const char *t
     fixture_run(f, &x, 0, f->step.n_rows, &expected);
     fixture_unload(&x);
     for (int i = 0; i < t->n_thread_counts; i++) {
-        fixture_load(f,
-                     &(exec_params){.n_threads = t->thread_counts[i], .isa = t->isa, .gpu = t->gpu},
-                     t->kind, &x);
+        fixture_load(
+            f,
+            &(exec_params){
+                .n_threads = t->thread_counts[i], .isa = t->isa, .gpu = t->gpu, .layout = &f->set},
+            t->kind, &x);
         fixture_run(f, &x, 0, f->step.n_rows, i == 0 ? &first : &again);
         if (i == 0) {
             fixture_compare(f, &expected, &first, limit, what);
@@ -541,9 +543,11 @@ void op_test_fused_norm(const op_target *t)
         fixture_rows(at, ROWS, 1);
         fixture_ready(at);
         fixture_exec e;
-        fixture_load(at,
-                     &(exec_params){.n_threads = t->thread_counts[0], .isa = t->isa, .gpu = t->gpu},
-                     t->kind, &e);
+        fixture_load(
+            at,
+            &(exec_params){
+                .n_threads = t->thread_counts[0], .isa = t->isa, .gpu = t->gpu, .layout = &at->set},
+            t->kind, &e);
         fixture_run(at, &e, 0, ROWS, &results[separate]);
         fixture_unload(&e);
     }
@@ -572,7 +576,8 @@ static void nan_case(fixture *f, const op_target *t, int out, float poison, cons
     fixture_ready(f);
     fixture_exec e;
     fixture_result clean, bad;
-    fixture_load(f, &(exec_params){.n_threads = 2, .isa = t->isa, .gpu = t->gpu}, t->kind, &e);
+    fixture_load(f, &(exec_params){.n_threads = 2, .isa = t->isa, .gpu = t->gpu, .layout = &f->set},
+                 t->kind, &e);
     fixture_run(f, &e, 0, ROWS, &clean);
     ((float *)(void *)f->initial[PLAN_X])[BAD * f->bufs[PLAN_X].width + 37] = poison;
     fixture_run(f, &e, 0, ROWS, &bad);
