@@ -218,7 +218,7 @@ PM_API const int32_t *pm_session_tokens(const pm_session *session); // n_past of
 // leaves the cache as it was before the call.
 PM_API pm_status pm_session_eval(pm_session *session, const int32_t *ids, size_t n, int all);
 // Raw logits [n_vocab] of the last eval: index 0 is the first token that has them. Valid until the
-// next eval; NULL: there are none.
+// next eval; NULL: there are none, as behind a generation on a device that chooses by itself.
 PM_API const float *pm_session_logits(const pm_session *session, size_t index);
 // Forgets all tokens from position n_past on (n_past <= pm_session_n_past).
 PM_API pm_status pm_session_rewind(pm_session *session, int32_t n_past);
@@ -395,9 +395,9 @@ PM_API pm_status pm_check_bisect(pm_model *model, const pm_options *options, cha
 
 // Runs the operation again that a report of a failed check names first (`check --report`: a JSON
 // document {"check": what pm_check gave}), with made-up weights and inputs of the report's shapes,
-// formats and seed: no model is needed. On the device of the option "device", without it on the
-// report's. PM_ERROR_CHECK: the device's result is past its bound again (*json is set);
-// PM_ERROR_FILE: not a report, or one without such an operation.
+// formats and seed: no model is needed. On the device of the option "device", without it (or with
+// "auto") where the report's operation ran. PM_ERROR_CHECK: the device's result is past its bound
+// again (*json is set); PM_ERROR_FILE: not a report, or one without such an operation.
 PM_API pm_status pm_reproduce(const char *report, size_t n, const pm_options *options, char **json);
 
 // Perplexity of a text, window by window: windows of the option ctx (default 512, or what the model

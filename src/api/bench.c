@@ -474,7 +474,9 @@ static pm_status run_cases(pm_model *pm, const pm_options *options, const plan_o
     plan_set_free(set);
     if (status == PM_OK) status = first_failure(b);
     if (status == PM_OK && b->check_status != PM_OK)
-        status = error_set(b->check_status, "bench: the device failed the quick check: %s",
+        status = error_set(b->check_status, "bench: the device %s: %s",
+                           b->check_status == PM_ERROR_CHECK ? "failed the quick check"
+                                                             : "could not be checked",
                            b->check_failure);
     return status;
 }

@@ -274,7 +274,9 @@ static pm_status reproducer_of_first_bad(const pm_model *pm, const plan_options 
     reproducer_of(set, op->n_rows, op->first, op->index, t->seed, &one);
     *out = reproducer_json(&one);
     plan_set_free(set);
-    return *out ? PM_OK : error_memory("a JSON document", 0);
+    bool on_gpu = !strcmp(op->executor, "vulkan");
+    bool good = json_put(*out, "device", json_word(on_gpu ? pm->device : op->executor));
+    return good ? PM_OK : error_memory("a JSON document", 0);
 }
 
 static pm_status report(const pm_model *pm, const pm_options *options, const char *against,

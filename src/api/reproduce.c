@@ -35,31 +35,9 @@ typedef struct target {
     exec_gpu gpu;
 } target;
 
-// The best real GPU, else the cpu.
-static pm_status choose_auto(target *t)
-{
-    exec_device *list = NULL;
-    size_t n = 0;
-    pm_status status = exec_devices(&t->gpu, &list, &n, NULL);
-    for (size_t i = 0; i < n && status == PM_OK; i++) {
-        if (list[i].software || t->kind) continue;
-        t->kind = exec_kind_named("vulkan");
-        snprintf(t->selector, sizeof t->selector, "%zu", i);
-        snprintf(t->id, sizeof t->id, "%s", list[i].id);
-        t->gpu.selector = t->selector;
-    }
-    free(list);
-    if (!t->kind) {
-        t->kind = &exec_cpu;
-        snprintf(t->id, sizeof t->id, "cpu");
-    }
-    return status;
-}
-
 static pm_status choose_target(const pm_options *o, const char *device, target *t)
 {
     *t = (target){.gpu = params_gpu(o)};
-    if (!strcmp(device, "auto")) return choose_auto(t);
     if (strncmp(device, "vulkan", 6) != 0) {
         t->kind = exec_kind_named(device);
         snprintf(t->id, sizeof t->id, "%s", device);
@@ -77,16 +55,17 @@ static pm_status choose_target(const pm_options *o, const char *device, target *
     return PM_OK;
 }
 
-// The option device, else where the report was made.
+// The option device, else where the operation ran.
 static pm_status device_of(const json_t *report, pm_options *o, const char **device)
 {
-    if (pm_options_is_set(o, "device")) {
+    if (pm_options_is_set(o, "device") && !options_word(o, "device", "auto")) {
         *device = pm_options_get(o, "device");
         return PM_OK;
     }
-    const char *id = json_string_value(json_object_get(json_object_get(report, "check"), "device"));
+    const json_t *one = json_object_get(json_object_get(report, "check"), "reproducer");
+    const char *id = json_string_value(json_object_get(one, "device"));
     // Through the options, which know what a device's name may be.
-    if (!id || pm_options_set(o, "device", id) != PM_OK)
+    if (!id || !strcmp(id, "auto") || pm_options_set(o, "device", id) != PM_OK)
         return error_set(PM_ERROR_FILE, "the report: no device that can be read");
     *device = pm_options_get(o, "device");
     return PM_OK;

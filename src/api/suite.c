@@ -24,9 +24,9 @@ static make_shape shape_of(pm_suite_model *s, int64_t n_layer)
     const char *small = "";
     char layers[24];
     if (n_layer > 0) {
+        snprintf(layers, sizeof layers, ", %d of %d layers", (int)n_layer, (int)shape.n_layer);
         shape.n_layer = (uint32_t)n_layer;
         shape.n_vocab = SMALL_VOCABULARY;
-        snprintf(layers, sizeof layers, ", %d of 36 layers", (int)n_layer);
         small = layers;
     }
     snprintf(s->name, sizeof s->name, "SmolLM3-3B's shape with made-up weights, suite %d%s",

@@ -262,6 +262,12 @@ static pm_status write_text(const char *path, const char *text)
 static json_t *reproduced(const cli_args *args, const json_t *report)
 {
     char *text = json_dumps(report, 0), *json = NULL;
+    // Where it was found, whatever the options would choose for a whole model.
+    const json_t *one = json_object_get(json_object_get(report, "check"), "reproducer");
+    if (pm_options_set(args->options, "device", text_of(one, "device")) != PM_OK) {
+        free(text);
+        return json_null();
+    }
     pm_status status = text ? pm_reproduce(text, strlen(text), args->options, &json) : PM_ERROR_RUN;
     pm_free(json);
     free(text);

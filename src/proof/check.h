@@ -38,6 +38,7 @@ typedef struct check_op {
     const char *phase;      // "prefill", "decode", "batch of 2"
     uint32_t n_rows, first; // rows of its step, position of the first
     uint32_t index;         // in that phase's plan
+    const char *executor;   // that ran it on the tested side: of a split model's layers the cpu too
     plan_op_kind kind;
     const char *label;
     int layer;

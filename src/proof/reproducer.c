@@ -77,14 +77,20 @@ static void keep_tensors(reproducer *r, const plan_set *set)
     }
 }
 
+static void keep_buffer(reproducer *r, const plan_set *set, int id)
+{
+    if (id >= PLAN_LOGITS) return; // follow from the rest
+    r->buf_types[id] = set->bufs[id].type;
+    r->buf_widths[id] = set->bufs[id].width;
+}
+
 static void keep_buffers(reproducer *r, const plan_set *set, const plan_uses *uses)
 {
-    for (uint32_t i = 0; i < uses->n_reads + uses->n_writes; i++) {
-        int id = i < uses->n_reads ? uses->reads[i].buf : uses->writes[i - uses->n_reads].buf;
-        if (id >= PLAN_LOGITS) continue; // follow from the rest
-        r->buf_types[id] = set->bufs[id].type;
-        r->buf_widths[id] = set->bufs[id].width;
-    }
+    for (uint32_t i = 0; i < uses->n_reads; i++) keep_buffer(r, set, uses->reads[i].buf);
+    for (uint32_t i = 0; i < uses->n_writes; i++) keep_buffer(r, set, uses->writes[i].buf);
+    if (r->op.kind != PLAN_LINEAR || !r->op.u.linear.gated) return;
+    keep_buffer(r, set, PLAN_FF); // an executor may need both products apart
+    keep_buffer(r, set, PLAN_UP);
 }
 
 void reproducer_of(const plan_set *set, uint32_t n_rows, uint32_t first, uint32_t index,
@@ -198,9 +204,8 @@ static void place_bufs(const reproducer *r, contents *c)
 {
     for (int i = 0; i < PLAN_LOGITS; i++)
         place_buf(c, i, reproducer_buffer_name(i), r->buf_types[i], r->buf_widths[i], r->n_batch);
-    uint32_t kv_rows = r->n_head_kv * r->n_ctx;
-    bool logits = r->op.kind == PLAN_LOGITS_OP || r->op.kind == PLAN_PICK_OP;
-    bool cache = r->op.kind == PLAN_ROPE_KV || r->op.kind == PLAN_ATTEND;
+    bool logits = reproducer_has_logits(r), cache = reproducer_has_cache(r);
+    uint32_t kv_rows = cache ? r->n_head_kv * r->n_ctx : 0;
     place_buf(c, PLAN_LOGITS, "logits", QUANT_F32, logits ? r->n_vocab : 0, r->n_logits);
     place_buf(c, PLAN_PICK, "pick", QUANT_F32, sizeof(plan_pick) / sizeof(float), r->n_logits);
     place_buf(c, PLAN_KV, "k_cache", r->kv_type, cache ? r->head_dim : 0, kv_rows);

@@ -27,6 +27,16 @@ typedef struct reproducer {
     uint64_t seed;          // of weights and inputs
 } reproducer;
 
+// What buffers outside the rows it has.
+static inline bool reproducer_has_logits(const reproducer *r)
+{
+    return r->op.kind == PLAN_LOGITS_OP || r->op.kind == PLAN_PICK_OP;
+}
+static inline bool reproducer_has_cache(const reproducer *r)
+{
+    return r->op.kind == PLAN_ROPE_KV || r->op.kind == PLAN_ATTEND;
+}
+
 // Of op `index` of the set's plan for n_rows rows, the first of which is at position `first`.
 void reproducer_of(const plan_set *set, uint32_t n_rows, uint32_t first, uint32_t index,
                    uint64_t seed, reproducer *out);

@@ -394,6 +394,8 @@ static pm_status read_tensors(const json_t *list, reproducer *r)
                     number_in(o, "rows", 1, INT_MAX, &t->rows) &&
                     number_in(o, "cols", 1, INT_MAX, &t->cols) &&
                     quant_row_bytes((uint32_t)t->type, t->cols, &t->row_bytes);
+        // rotations are pairs of floats, whatever reads them
+        good = good && (what != 2 || (t->type == QUANT_F32 && t->cols % 2 == 0));
         if (!good) return wrong("tensors", "one that can't be read");
         snprintf(r->names[i], REPRODUCER_NAME, "%s", name);
         t->vector = what == 1;
@@ -411,7 +413,10 @@ static pm_status read_buffers(const json_t *all, reproducer *r)
         const json_t *o = json_object_get(all, buffer_names[i]);
         uint64_t bytes;
         if (!o) continue;
+        // Executors know which buffers are q8, also those that no operand names.
+        bool q8 = i == PLAN_XQ || i == PLAN_ATTQ || i == PLAN_FFQ;
         if (!read_type(json_object_get(o, "type"), &r->buf_types[i]) ||
+            r->buf_types[i] != (q8 ? QUANT_Q8_0 : QUANT_F32) ||
             !number_in(o, "width", 1, 1u << 22, &r->buf_widths[i]) ||
             !quant_row_bytes((uint32_t)r->buf_types[i], r->buf_widths[i], &bytes))
             return wrong(buffer_names[i], "can't be read");
@@ -449,6 +454,23 @@ static pm_status read_head(const json_t *json, reproducer *r)
     return read_type(json_object_get(json, "kv_type"), &r->kv_type)
                ? PM_OK
                : wrong("kv_type", "can't be read");
+}
+
+// Does every tensor belong to an operand? Whatever it is would be made and loaded.
+static bool all_are_named(const reproducer *r)
+{
+    bool named[REPRODUCER_TENSORS] = {false};
+    for (const field *f = fields_of[r->op.kind]; f->name; f++) {
+        const char *at = (const char *)&r->op + f->offset;
+        // all three kinds begin with the tensor's number
+        bool refers = f->kind == FIELD_TENSOR || f->kind == FIELD_WEIGHT || f->kind == FIELD_VECTOR;
+        int tensor = PLAN_NONE;
+        if (refers) memcpy(&tensor, at, sizeof tensor);
+        if (tensor >= 0) named[tensor] = true;
+    }
+    for (uint32_t i = 0; i < r->n_tensors; i++)
+        if (!named[i]) return false;
+    return true;
 }
 
 // What operands say again of the model's heads, and the only caches that there are.
@@ -490,6 +512,7 @@ pm_status reproducer_parse(const json_t *json, reproducer *out)
         if (!read_field(json_object_get(operands, f->name), f, &r))
             status = wrong(f->name, "can't be read");
     complete_op(&r);
+    if (status == PM_OK && !all_are_named(&r)) status = wrong("tensors", "one that nothing names");
     if (status == PM_OK) status = reproducer_valid(&r);
     if (status == PM_OK) *out = r;
     return status;

@@ -176,10 +176,13 @@ static bool fits(const reproducer *r)
         good = quant_row_bytes((uint32_t)r->buf_types[i], r->buf_widths[i], &row) &&
                add_product(&sum, r->n_batch, row);
     uint64_t kv_rows = (uint64_t)r->n_head_kv * r->n_ctx;
-    return good && kv_rows <= UINT32_MAX &&
-           quant_row_bytes((uint32_t)r->kv_type, r->head_dim, &row) &&
-           add_product(&sum, 2 * kv_rows, row) &&
-           add_product(&sum, r->n_logits, (uint64_t)r->n_vocab * sizeof(float));
+    if (reproducer_has_cache(r))
+        good = good && kv_rows <= UINT32_MAX &&
+               quant_row_bytes((uint32_t)r->kv_type, r->head_dim, &row) &&
+               add_product(&sum, 2 * kv_rows, row);
+    if (reproducer_has_logits(r))
+        good = good && add_product(&sum, r->n_logits, (uint64_t)r->n_vocab * sizeof(float));
+    return good;
 }
 
 pm_status reproducer_valid(const reproducer *r)

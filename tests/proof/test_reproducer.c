@@ -233,6 +233,44 @@ static void try_changes(json_t *document, json_t *within)
     }
 }
 
+// A tensor that no operand names, and buffers that executors would take for something else: each
+// once wrote past its memory.
+static void what_is_added_is_refused(void **state)
+{
+    (void)state;
+    static const char *const tensors[] = {
+        "{'name': 't', 'what': 'rotations', 'type': 'Q4_0', 'rows': 1000, 'cols': 4096}",
+        "{'name': 't', 'what': 'rotations', 'type': 'F32', 'rows': 1000, 'cols': 33}",
+        "{'name': 't', 'what': 'rotations', 'type': 'F32', 'rows': 10, 'cols': 32}",
+        "{'name': 't', 'what': 'matrix', 'type': 'Q4_K', 'rows': 10, 'cols': 256}",
+    };
+    plan_set *set = plan_of("smollm3-tied.q8_0", PLAN_ACT_F32, false, QUANT_F16);
+    const plan *p = plan_for_rows(set, 1);
+    uint32_t gated = 0;
+    while (p->ops[gated].kind != PLAN_LINEAR || !p->ops[gated].u.linear.gated) gated++;
+    reproducer r;
+    reproducer_of(set, 1, 0, gated, 3, &r);
+    assert_true(r.buf_widths[PLAN_FF] > 0 && r.buf_widths[PLAN_UP] > 0); // for products apart
+    json_t *json = reproducer_json(&r), *list = json_object_get(json, "tensors");
+    size_t n = json_array_size(list);
+    for (size_t i = 0; i < sizeof tensors / sizeof tensors[0]; i++) {
+        char text[160];
+        snprintf(text, sizeof text, "%s", tensors[i]);
+        for (char *c = text; *c; c++)
+            if (*c == '\'') *c = '"';
+        assert_int_equal(json_array_append_new(list, json_loads(text, 0, NULL)), 0);
+        assert_int_equal(reproducer_parse(json, &r), PM_ERROR_FILE);
+        json_array_remove(list, n);
+        assert_ok(reproducer_parse(json, &r));
+    }
+    json_t *ff = json_object_get(json_object_get(json, "buffers"), "ff");
+    json_object_set_new(ff, "type", json_string("Q8_0"));
+    assert_int_equal(reproducer_parse(json, &r), PM_ERROR_FILE);
+    assert_non_null(strstr(error_message(), "ff"));
+    json_decref(json);
+    close_plan(set);
+}
+
 static void changed_documents_are_refused_or_run(void **state)
 {
     (void)state;
@@ -265,6 +303,7 @@ int main(void)
         cmocka_unit_test(every_operation_of_every_family),
         cmocka_unit_test(every_format),
         cmocka_unit_test(a_wrong_device_is_reproduced),
+        cmocka_unit_test(what_is_added_is_refused),
         cmocka_unit_test(changed_documents_are_refused_or_run),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,14 +56,17 @@ vk_features vk_features_found(const vk_probe *p)
     return f;
 }
 
+// ", NAME" behind what `list` holds, cut where it is full.
+static void add_name(char *list, size_t size, const char *name)
+{
+    size_t at = strlen(list);
+    snprintf(list + at, size - at, "%s%s", at ? ", " : "", name);
+}
+
 static pm_status unknown_feature(const char *name, size_t n)
 {
     char known[200] = "all";
-    size_t at = strlen(known);
-    for (uint32_t i = 0; i < N_FEATURES && at < sizeof known; i++) {
-        int more = snprintf(known + at, sizeof known - at, ", %s", feature_table[i].name);
-        at += more > 0 ? (size_t)more : 0;
-    }
+    for (uint32_t i = 0; i < N_FEATURES; i++) add_name(known, sizeof known, feature_table[i].name);
     return error_set(PM_ERROR_USAGE, "no Vulkan feature '%.*s' to disable (there are: %s)",
                      (int)(n < 60 ? n : 60), name, known);
 }
@@ -196,14 +199,14 @@ const vk_profile *vk_profile_for(const vk_probe *p)
 
 pm_status vk_profile_used(const vk_probe *p, const exec_gpu *options, const vk_profile **out)
 {
+    char known[200] = "";
     *out = vk_profile_for(p);
     if (!options->profile) return PM_OK;
     for (size_t i = 0; i < sizeof profile_table / sizeof profile_table[0]; i++) {
         *out = &profile_table[i].profile;
         if (!strcmp((*out)->name, options->profile)) return PM_OK;
+        add_name(known, sizeof known, (*out)->name);
     }
-    return error_set(PM_ERROR_USAGE,
-                     "no kind of device '%.40s' (there are: lavapipe, swiftshader, software, "
-                     "discrete, integrated, default)",
-                     options->profile);
+    return error_set(PM_ERROR_USAGE, "no kind of device '%.40s' (there are: %s)", options->profile,
+                     known);
 }
