@@ -88,9 +88,6 @@ static void keep_buffers(reproducer *r, const plan_set *set, const plan_uses *us
 {
     for (uint32_t i = 0; i < uses->n_reads; i++) keep_buffer(r, set, uses->reads[i].buf);
     for (uint32_t i = 0; i < uses->n_writes; i++) keep_buffer(r, set, uses->writes[i].buf);
-    if (r->op.kind != PLAN_LINEAR || !r->op.u.linear.gated) return;
-    keep_buffer(r, set, PLAN_FF); // an executor may need both products apart
-    keep_buffer(r, set, PLAN_UP);
 }
 
 void reproducer_of(const plan_set *set, uint32_t n_rows, uint32_t first, uint32_t index,

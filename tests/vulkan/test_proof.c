@@ -178,28 +178,6 @@ static void a_layer_on_the_cpu_is_reproduced_there(void **state)
     json_decref(all);
 }
 
-// Gate and up that don't fit one binding are computed apart, in the report's run as in the model's.
-static void products_apart_are_reproduced(void **state)
-{
-    (void)state;
-    vulkan_driver_need();
-    char file[1024], report[1024];
-    snprintf(file, sizeof file, "%s", test_temp("wide.gguf"));
-    snprintf(report, sizeof report, "%s", test_temp("apart.json"));
-    json_decref(json_with(0,
-                          "'%s' --layers 1 --embd 256 --heads 4 --ff 1536 --vocab 512 -o '%s' "
-                          ">/dev/null && echo '{}'",
-                          PUMICE_MAKE_MODEL, file));
-    json_decref(json_with(5,
-                          "$P check '%s' --device vulkan:0 --ops --tokens 4 --batch 16 --act f32 "
-                          "--max-binding 262144 --max-alloc 1048576 --inject LINEAR:0:2 --report "
-                          "'%s' --json -q",
-                          file, report));
-    json_t *all = json_load_file(report, 0, NULL);
-    assert_true(json_is_true(key_of(all, "reproduced")));
-    json_decref(all);
-}
-
 typedef struct sides {
     model *model;
     weights *reference, *tested;
@@ -391,7 +369,6 @@ int main(void)
         cmocka_unit_test(check_reports_what_ran),
         cmocka_unit_test(a_fault_is_reproduced_without_the_model),
         cmocka_unit_test(a_layer_on_the_cpu_is_reproduced_there),
-        cmocka_unit_test(products_apart_are_reproduced),
         cmocka_unit_test(a_wrong_kernel_is_reproduced),
         cmocka_unit_test(bisecting_tries_the_features),
         cmocka_unit_test(r61_bench_has_the_devices_own_times),
