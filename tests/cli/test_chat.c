@@ -17,7 +17,7 @@ static int chat(const char *lines, const char *options, char **out, char **err)
 static json_t *saved(const char *path)
 {
     char *text = test_read(path, NULL), *line = strchr(text, '\n');
-    json_t *all = line ? json_loads(line + 1, JSON_DISABLE_EOF_CHECK, NULL) : NULL;
+    json_t *all = line ? json_loads(line + 1, JSON_DISABLE_EOF_CHECK | JSON_ALLOW_NUL, NULL) : NULL;
     free(text);
     if (!all) fail_msg("%s: nothing saved", path);
     json_t *messages = json_incref(key_of(all, "messages"));
