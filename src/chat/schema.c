@@ -446,7 +446,8 @@ static void types(writer *w, const json_t *schema, const place *at, int depth, b
                                              NULL};
     static const char *const of_arrays[] = {"items", "prefixItems", "minItems", "maxItems", NULL};
     static const char *const of_strings[] = {"minLength", "maxLength", "pattern", NULL};
-    static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMaximum", NULL};
+    static const char *const of_numbers[] = {"minimum", "maximum", "exclusiveMinimum",
+                                             "exclusiveMaximum", NULL};
     const json_t *type = json_object_get(schema, "type");
     if (json_is_string(type)) {
         one_type(w, schema, json_string_value(type), at, depth, out);
@@ -564,6 +565,9 @@ static json_t *resolved(writer *w, const json_t *schema, const place *at, int de
     if (!ref || w->status != PM_OK) return json_copy((json_t *)(uintptr_t)schema);
     const json_t *found = resolve(w->document, ref);
     if (!found) wrong(w, at, "no such place in the schema:", ref);
+    if (!json_is_true(found) && !json_is_object(found)) {
+        wrong(w, at, "a schema is expected (an object, or true) in", ref);
+    }
     if (depth > MAX_DEPTH) wrong(w, at, "is nested too deeply", NULL);
     json_t *rest = without(schema, "$ref"), *there = json_is_true(found) ? json_object() : NULL;
     if (!there && w->status == PM_OK) there = resolved(w, found, at, depth + 1);

@@ -125,11 +125,22 @@ static bool closes(const json_t *a, const json_t *b)
     return false;
 }
 
+// Items that `a` restricts, without a list before them, would have to hold for the listed ones of
+// `b`.
+static bool reaches_prefix(const json_t *a, const json_t *b)
+{
+    const json_t *items = json_object_get(a, "items");
+    return items && !json_is_true(items) && !json_object_get(a, "prefixItems") &&
+           json_object_get(b, "prefixItems");
+}
+
 json_t *schema_merge(const json_t *a, const json_t *b, const char **conflict)
 {
     json_t *all = json_copy((json_t *)(uintptr_t)a), *value;
     const char *key;
-    *conflict = closes(a, b) || closes(b, a) ? "additionalProperties" : NULL;
+    *conflict = closes(a, b) || closes(b, a)                   ? "additionalProperties"
+                : reaches_prefix(a, b) || reaches_prefix(b, a) ? "items"
+                                                               : NULL;
     json_object_foreach((json_t *)(uintptr_t)b, key, value)
     {
         json_t *known = json_object_get(all, key);
