@@ -10,14 +10,10 @@ enum { MAX_FILE_BYTES = 1 << 24 };
 
 static pm_status parse_schema(const char *text, size_t n, grammar **out)
 {
-    json_error_t where;
-    json_t *schema = json_loadb(text, n, JSON_DECODE_ANY, &where);
-    if (!schema) return error_set(PM_ERROR_USAGE, "line %d: %s", where.line, where.text);
     buf source = {0};
-    pm_status status = schema_grammar(schema, &source);
+    pm_status status = schema_grammar(text, n, &source);
     if (status == PM_OK) status = grammar_parse(source.data, source.len, out);
     buf_free(&source);
-    json_decref(schema);
     return status;
 }
 

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/large.h"
 #include "chat/schema_internal.h"
 #include "text/text.h"
 
@@ -14,6 +15,7 @@ typedef struct writer {
     buf *out;
     json_t *refs; // $ref -> number of its rule
     int n_rules;
+    bool large;   // the document has integers as marked strings (base/large.h)
     int n_joined; // schemas that hold together, bounded because they may multiply
     pm_status status;
 } writer;
@@ -99,11 +101,17 @@ static char *text_of(const json_t *value)
 static void add_value(writer *w, buf *out, const json_t *value)
 {
     char *text = text_of(value);
-    if (text) {
+    buf shown = {0};
+    if (text && w->large) {
+        large_show(text, strlen(text), &shown);
+        out->failed |= shown.failed;
+        add_literal(out, shown.failed ? "" : shown.data);
+    } else if (text) {
         add_literal(out, text);
     } else if (w->status == PM_OK) {
         w->status = error_memory("a schema", 0);
     }
+    buf_free(&shown);
     free(text);
 }
 
@@ -377,28 +385,29 @@ static void string(writer *w, const json_t *schema, const place *at, buf *out)
 
 // One bound: the keyword without or with "exclusive" (of draft 4, where that is true or false,
 // too).
-static bool bound_of(writer *w, const json_t *schema, bool low, const place *at, double *value,
-                     bool *excluded)
+static const json_t *bound_of(writer *w, const json_t *schema, bool low, const place *at,
+                              bool *excluded)
 {
     const char *name = low ? "minimum" : "maximum";
     const char *other = low ? "exclusiveMinimum" : "exclusiveMaximum";
     const json_t *closed = json_object_get(schema, name), *open = json_object_get(schema, other);
-    if (closed && !json_is_number(closed)) wrong(w, at, "no number:", name);
-    if (open && !json_is_number(open) && !json_is_boolean(open)) wrong(w, at, "no number:", other);
-    if (!json_is_number(closed) && !json_is_number(open)) return false;
-    double c = json_number_value(closed), o = json_number_value(open);
-    *excluded =
-        json_is_true(open) || (json_is_number(open) && (!closed || (low ? o >= c : o <= c)));
-    *value = json_is_number(open) && *excluded ? o : c;
-    return true;
+    bool is_number = schema_is_number(open);
+    if (closed && !schema_is_number(closed)) wrong(w, at, "no number:", name);
+    if (open && !is_number && !json_is_boolean(open)) wrong(w, at, "no number:", other);
+    if (w->status != PM_OK) return NULL;
+    *excluded = json_is_true(open);
+    if (!is_number) return closed;
+    int order = closed ? schema_compare(open, closed) : 0;
+    *excluded = order == 0 || (order > 0) == low;
+    return *excluded ? open : closed;
 }
 
 static void number(writer *w, const json_t *schema, const char *type, const place *at, buf *out)
 {
     number_range r = {.whole = !strcmp(type, "integer")};
-    r.has_low = bound_of(w, schema, true, at, &r.low, &r.above_low);
-    r.has_high = bound_of(w, schema, false, at, &r.high, &r.below_high);
-    if (!r.has_low && !r.has_high)
+    r.low = bound_of(w, schema, true, at, &r.above_low);
+    r.high = bound_of(w, schema, false, at, &r.below_high);
+    if (!r.low && !r.high)
         buf_str(out, type);
     else if (w->status == PM_OK && !schema_numbers(&r, out))
         wrong(w, at, "no number of at most 16 digits is in the range", NULL);
@@ -654,19 +663,21 @@ static void all_of(writer *w, const json_t *schema, const place *at, int depth, 
     json_decref(all);
 }
 
-static bool has_its_type(const json_t *schema, const json_t *value)
+static bool has_its_type(const writer *w, const json_t *schema, const json_t *value)
 {
     static const char *const names[] = {
         [JSON_OBJECT] = "object",   [JSON_ARRAY] = "array", [JSON_STRING] = "string",
         [JSON_INTEGER] = "integer", [JSON_REAL] = "number", [JSON_TRUE] = "boolean",
         [JSON_FALSE] = "boolean",   [JSON_NULL] = "null"};
     const json_t *type = json_object_get(schema, "type");
-    const char *name = names[json_typeof(value)];
+    bool whole =
+        json_is_integer(value) || (w->large && schema_is_number(value) && !json_is_real(value));
+    const char *name = whole ? "integer" : names[json_typeof(value)];
     bool fits = !type;
     for (size_t i = 0; i < (json_is_array(type) ? json_array_size(type) : 1); i++) {
         const char *one = json_string_value(json_is_array(type) ? json_array_get(type, i) : type);
         fits |= one && !strcmp(one, name);
-        fits |= one && json_is_integer(value) && !strcmp(one, "number");
+        fits |= one && whole && !strcmp(one, "number");
     }
     return fits;
 }
@@ -677,7 +688,7 @@ static void values(writer *w, const json_t *schema, const json_t *list, const pl
     if (json_array_size(list) == 0) wrong(w, at, "no list of values:", "enum");
     for (size_t i = 0; i < json_array_size(list); i++) {
         const json_t *value = json_array_get(list, i);
-        if (!has_its_type(schema, value)) continue;
+        if (!has_its_type(w, schema, value)) continue;
         buf_str(out, any ? " | " : "");
         add_value(w, out, value);
         any = true;
@@ -724,7 +735,7 @@ static void expression(writer *w, const json_t *schema, const place *at, int dep
         json_decref(rest);
     } else if ((found = json_object_get(schema, "const"))) {
         refuse_beside(w, schema, "const", at);
-        if (!has_its_type(schema, found)) wrong(w, at, "has not its type:", "const");
+        if (!has_its_type(w, schema, found)) wrong(w, at, "has not its type:", "const");
         add_value(w, out, found);
     } else if ((found = json_object_get(schema, "enum"))) {
         refuse_beside(w, schema, "enum", at);
@@ -754,15 +765,39 @@ static int schema_rule(writer *w, const json_t *schema, const place *at, int dep
     return rule;
 }
 
-pm_status schema_grammar(const json_t *schema, buf *out)
+static pm_status load(const char *text, size_t n, json_t **schema, bool *large)
 {
-    writer w = {.document = schema, .out = out, .refs = json_object()};
-    if (!w.refs) return error_memory("a schema", 0);
+    json_error_t where;
+    buf plain = {0};
+    *schema = NULL;
+    *large = large_hide(text, n, &plain);
+    pm_status status = plain.failed ? error_memory("a schema", n) : PM_OK;
+    if (status == PM_OK) {
+        *schema = json_loadb(plain.data ? plain.data : "", plain.len, JSON_DECODE_ANY, &where);
+        if (!*schema) status = error_set(PM_ERROR_USAGE, "line %d: %s", where.line, where.text);
+    }
+    buf_free(&plain);
+    return status;
+}
+
+pm_status schema_grammar(const char *text, size_t n, buf *out)
+{
+    json_t *schema;
+    writer w = {.out = out};
+    pm_status status = load(text, n, &schema, &w.large);
+    if (status != PM_OK) return status;
+    w.document = schema;
+    w.refs = json_object();
+    if (!w.refs) {
+        json_decref(schema);
+        return error_memory("a schema", 0);
+    }
     place root = {NULL, NULL};
     buf_printf(out, "root ::= s%d\n", 0);
     schema_rule(&w, schema, &root, 0);
     buf_str(out, common_rules);
     json_decref(w.refs);
+    json_decref(schema);
     if (w.status == PM_OK && out->failed) return error_memory("a schema", out->len);
     return w.status;
 }

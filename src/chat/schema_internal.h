@@ -9,12 +9,16 @@
 
 // ---- schema_number.c --------------------------------------------------------------------------
 
-// The bounds of a number, as far as they are given.
+// Numbers of a schema, also those that jansson can't hold (base/large.h).
+bool schema_is_number(const json_t *v);
+// The sign of a - b, without rounding.
+int schema_compare(const json_t *a, const json_t *b);
+
+// The bounds of a number; NULL: none.
 typedef struct number_range {
-    bool has_low, has_high;     // a bound is given
+    const json_t *low, *high;
     bool above_low, below_high; // the bound itself is not in the range
     bool whole;
-    double low, high;
 } number_range;
 
 // Appends an expression for the numbers of the range, without exponents. False: there are none.

@@ -96,8 +96,8 @@ static json_t *both(const char *key, json_t *a, json_t *b)
     static const char *const upper[] = {"maximum", "exclusiveMaximum", "maxLength", "maxItems"};
     for (size_t i = 0; i < 4; i++) {
         bool low = !strcmp(key, lower[i]), high = !strcmp(key, upper[i]);
-        if ((!low && !high) || !json_is_number(a) || !json_is_number(b)) continue;
-        bool more = json_number_value(a) > json_number_value(b);
+        if ((!low && !high) || !schema_is_number(a) || !schema_is_number(b)) continue;
+        bool more = schema_compare(a, b) > 0;
         return json_incref(more == low ? a : b);
     }
     if (!strcmp(key, "type")) return both_types(a, b);

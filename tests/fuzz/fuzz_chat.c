@@ -86,16 +86,14 @@ static void complete(const grammar *g, uint64_t seed)
 
 static void try_schema(const char *data, size_t n)
 {
-    json_t *schema = json_loadb(data, n, JSON_DECODE_ANY, NULL);
     buf source = {0};
     grammar *g = NULL;
-    if (schema && schema_grammar(schema, &source) == PM_OK &&
+    if (schema_grammar(data, n, &source) == PM_OK &&
         grammar_parse(source.data, source.len, &g) == PM_OK) {
         complete(g, n);
         grammar_free(g);
     }
     buf_free(&source);
-    json_decref(schema);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
