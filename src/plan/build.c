@@ -413,6 +413,20 @@ static pm_status check_options(const model *m, const plan_options *o)
     return PM_OK;
 }
 
+static pm_status check_ops(const plan_set *set)
+{
+    for (uint32_t b = 0; b < set->n_buckets; b++) {
+        for (uint32_t i = 0; i < set->buckets[b].n_ops; i++) {
+            const plan_op *op = &set->buckets[b].ops[i];
+            const char *fault = plan_op_fault(set, op);
+            if (fault)
+                return error_set(PM_ERROR_FILE, "%s (%s) of the model's plan can't be run: %s",
+                                 op->label, plan_op_name(op->kind), fault);
+        }
+    }
+    return PM_OK;
+}
+
 pm_status plan_build(const model *m, const plan_options *options, plan_set **out)
 {
     *out = NULL;
@@ -440,6 +454,7 @@ pm_status plan_build(const model *m, const plan_options *options, plan_set **out
     }
     if (status == PM_OK && options->n_batch > PLAN_MATVEC_ROWS)
         status = make_bucket(&b, options->n_batch);
+    if (status == PM_OK) status = check_ops(set);
     if (status == PM_OK)
         *out = set;
     else

@@ -286,6 +286,10 @@ void plan_op_uses(const plan_set *set, const plan_op *op, plan_uses *uses);
 // Must op b wait for op a (read after write, write after read, write after write)?
 bool plan_hazard(const plan_uses *a, const plan_uses *b);
 
+// NULL where every operand lies where the op says, in a form that the op takes; else what doesn't.
+// Executors rely on it and don't look again.
+const char *plan_op_fault(const plan_set *set, const plan_op *op);
+
 const char *plan_op_name(plan_op_kind kind); // "LINEAR"
 // What one op computes from what, as plan_print shows it: "qkv[960] = (...) rms_norm x[576]".
 void plan_print_operands(const plan_set *set, const plan_op *op, buf *out);

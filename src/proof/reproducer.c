@@ -6,8 +6,11 @@
 #include <string.h>
 
 #include "base/rng.h"
+#include "base/size.h"
 #include "make/make.h"
 #include "proof/side.h"
+
+#define MOST_BYTES (UINT64_C(8) << 30) // of weights and buffers together, where others name them
 
 // ---- from a plan ------------------------------------------------------------------------------
 
@@ -166,10 +169,8 @@ static void fill_table(float *to, uint32_t rows, uint32_t cols)
 static pm_status fill_tensor(const reproducer *r, contents *c, uint32_t i)
 {
     plan_tensor *t = &c->tensors[i];
-    t->name = r->names[i];
     c->data[i] = malloc((size_t)(t->rows * t->row_bytes));
     if (!c->data[i]) return error_memory("weights", t->rows * t->row_bytes);
-    t->values = NULL;
     if (r->is_table[i]) {
         fill_table(c->data[i], t->rows, t->cols);
         t->values = c->data[i];
@@ -209,13 +210,17 @@ static void place_bufs(const reproducer *r, contents *c)
     place_buf(c, PLAN_KV + 1, "v_cache", r->kv_type, cache ? r->head_dim : 0, kv_rows);
 }
 
-static pm_status make_contents(const reproducer *r, contents *c)
+// All but the values of tensors and buffers.
+static void describe(const reproducer *r, contents *c)
 {
+    static const float some[] = {0}; // tables are known by having values
     *c = (contents){.op = r->op};
     memcpy(c->tensors, r->tensors, sizeof c->tensors);
+    for (uint32_t i = 0; i < r->n_tensors; i++) {
+        c->tensors[i].name = r->names[i];
+        c->tensors[i].values = r->is_table[i] ? some : NULL;
+    }
     c->op.label = r->label;
-    pm_status status = PM_OK;
-    for (uint32_t i = 0; i < r->n_tensors && status == PM_OK; i++) status = fill_tensor(r, c, i);
     place_bufs(r, c);
     c->set = (plan_set){.n_tensors = r->n_tensors,
                         .n_model_tensors = r->n_tensors,
@@ -235,7 +240,60 @@ static pm_status make_contents(const reproducer *r, contents *c)
                         .n_batch = r->n_batch,
                         .n_logits = r->n_logits,
                         .kv_type = r->kv_type};
+}
+
+static pm_status make_contents(const reproducer *r, contents *c)
+{
+    pm_status status = PM_OK;
+    describe(r, c);
+    for (uint32_t i = 0; i < r->n_tensors && status == PM_OK; i++) status = fill_tensor(r, c, i);
     return status;
+}
+
+// ---- what comes from somewhere else -----------------------------------------------------------
+
+static bool add_product(uint64_t *sum, uint64_t rows, uint64_t row_bytes)
+{
+    uint64_t bytes;
+    return size_mul(rows, row_bytes, &bytes) && size_add(*sum, bytes, sum) && *sum <= MOST_BYTES;
+}
+
+static bool fits(const reproducer *r)
+{
+    uint64_t sum = 0, row = 0;
+    bool good = true;
+    for (uint32_t i = 0; i < r->n_tensors && good; i++)
+        good = add_product(&sum, r->tensors[i].rows, r->tensors[i].row_bytes);
+    for (int i = 0; i < PLAN_LOGITS && good; i++)
+        good = quant_row_bytes((uint32_t)r->buf_types[i], r->buf_widths[i], &row) &&
+               add_product(&sum, r->n_batch, row);
+    uint64_t kv_rows = (uint64_t)r->n_head_kv * r->n_ctx;
+    if (reproducer_has_cache(r))
+        good = good && kv_rows <= UINT32_MAX &&
+               quant_row_bytes((uint32_t)r->kv_type, r->head_dim, &row) &&
+               add_product(&sum, 2 * kv_rows, row);
+    if (reproducer_has_logits(r))
+        good = good && add_product(&sum, r->n_logits, (uint64_t)r->n_vocab * sizeof(float));
+    return good;
+}
+
+pm_status reproducer_valid(const reproducer *r)
+{
+    const char *why = NULL, *fault = NULL;
+    if (r->n_rows > r->n_batch || r->n_logits > r->n_rows)
+        why = "more rows than a batch";
+    else if (r->first + r->n_rows > r->n_ctx)
+        why = "rows behind the end of the context";
+    else if (!fits(r))
+        why = "larger than 8 GiB, or rows that are no whole number of blocks";
+    if (!why) {
+        contents c;
+        describe(r, &c);
+        fault = plan_op_fault(&c.set, &c.op);
+    }
+    if (fault) why = "operands that don't go together: ";
+    if (!why) return PM_OK;
+    return error_set(PM_ERROR_FILE, "the operation to reproduce: %s%s", why, fault ? fault : "");
 }
 
 // About normal: twelve draws.
@@ -283,7 +341,7 @@ static pm_status fill_inputs(const reproducer *r, side *s)
 static void make_step(const reproducer *r, plan_step *step)
 {
     *step = (plan_step){.n_rows = r->n_rows, .n_logits = r->n_logits};
-    uint32_t n_tokens = r->op.kind == PLAN_EMBED ? r->tensors[0].rows : r->n_vocab;
+    uint32_t n_tokens = r->op.kind == PLAN_EMBED ? r->op.u.embed.table.rows : r->n_vocab;
     for (uint32_t i = 0; i < r->n_rows; i++) {
         uint32_t pos = r->first + i;
         step->rows[i] = (plan_row){

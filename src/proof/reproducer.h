@@ -47,7 +47,7 @@ json_t *reproducer_json(const reproducer *r);
 // PM_ERROR_FILE: not what reproducer_json makes; the message says what is wrong. What is read holds
 // every invariant that executors rely on.
 pm_status reproducer_parse(const json_t *json, reproducer *out);
-pm_status reproducer_valid(const reproducer *r);
+pm_status reproducer_valid(const reproducer *r); // the last part of reproducer_parse
 
 typedef struct reproducer_result {
     check_op op;

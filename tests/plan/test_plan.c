@@ -195,6 +195,115 @@ static void q8_cache_needs_whole_blocks(void **state)
     model_close(m);
 }
 
+// ---- operands ---------------------------------------------------------------------------------
+
+typedef struct operand {
+    plan_op_kind kind;
+    enum { VIEW, WEIGHT, VECTOR, CACHE } form;
+    size_t offset;
+} operand;
+
+#define AT(member) offsetof(plan_op, u.member)
+static const operand operands[] = {
+    {PLAN_EMBED, WEIGHT, AT(embed.table)},
+    {PLAN_EMBED, WEIGHT, AT(embed.positions)},
+    {PLAN_EMBED, VIEW, AT(embed.out)},
+    {PLAN_NORM, VECTOR, AT(norm.weight)},
+    {PLAN_NORM, VECTOR, AT(norm.bias)},
+    {PLAN_NORM, VIEW, AT(norm.x)},
+    {PLAN_NORM, VIEW, AT(norm.residual)},
+    {PLAN_NORM, VIEW, AT(norm.out)},
+    {PLAN_LINEAR, WEIGHT, AT(linear.weight[0])},
+    {PLAN_LINEAR, VECTOR, AT(linear.bias[0])},
+    {PLAN_LINEAR, VIEW, AT(linear.x)},
+    {PLAN_LINEAR, VIEW, AT(linear.out[0])},
+    {PLAN_LINEAR, VIEW, AT(linear.residual)},
+    {PLAN_LINEAR, VECTOR, AT(linear.norm_in)},
+    {PLAN_QUANTIZE, VIEW, AT(quantize.x)},
+    {PLAN_QUANTIZE, VIEW, AT(quantize.out)},
+    {PLAN_ROPE_KV, VIEW, AT(rope_kv.q)},
+    {PLAN_ROPE_KV, VIEW, AT(rope_kv.k)},
+    {PLAN_ROPE_KV, VIEW, AT(rope_kv.v)},
+    {PLAN_ROPE_KV, VECTOR, AT(rope_kv.q_norm)},
+    {PLAN_ROPE_KV, CACHE, AT(rope_kv.k_cache)},
+    {PLAN_ROPE_KV, CACHE, AT(rope_kv.v_cache)},
+    {PLAN_ATTEND, VIEW, AT(attend.q)},
+    {PLAN_ATTEND, VIEW, AT(attend.out)},
+    {PLAN_ATTEND, CACHE, AT(attend.k_cache)},
+    {PLAN_ACTIVATE, VIEW, AT(activate.x)},
+    {PLAN_ACTIVATE, VIEW, AT(activate.up)},
+    {PLAN_ACTIVATE, VIEW, AT(activate.out)},
+    {PLAN_ADD, VIEW, AT(add.a)},
+    {PLAN_ADD, VIEW, AT(add.b)},
+    {PLAN_ADD, VIEW, AT(add.out)},
+    {PLAN_LOGITS_OP, WEIGHT, AT(logits.weight)},
+    {PLAN_LOGITS_OP, VIEW, AT(logits.x)},
+    {PLAN_LOGITS_OP, VECTOR, AT(logits.norm_in)},
+};
+enum { N_OPERANDS = sizeof operands / sizeof operands[0] };
+
+// The operand in the way numbered `how` beside where it should be; false: no such way, or there is
+// no operand.
+static bool spoil(const plan_set *set, const operand *o, int how, plan_op *op)
+{
+    void *at = (char *)op + o->offset;
+    plan_view *v = at;
+    plan_weight *w = at;
+    plan_vector *vector = at;
+    int *index = at; // all forms begin with the number of a buffer or tensor
+    if (*index < 0 || how > 4) return false;
+    if (how == 0) *index = o->form == WEIGHT || o->form == VECTOR ? (int)set->n_tensors : 1000;
+    if (how == 1) *index = -2;
+    if (how < 2) return true;
+    switch (o->form) {
+    case VIEW:
+        if (how == 2) v->col = set->bufs[v->buf].width - v->n + 1;
+        if (how == 3) v->n++;
+        if (how == 4) v->n--;
+        return true;
+    case WEIGHT:
+        if (how == 2) w->row = set->tensors[w->tensor].rows - w->rows + 1;
+        if (how == 3) w->rows = 0;
+        if (how == 4) w->tensor = (int)set->n_tensors - 1; // a constant
+        return true;
+    case VECTOR:
+        if (how == 2) vector->first = set->tensors[vector->tensor].cols;
+        if (how == 3) vector->tensor = 0; // the token table
+        return how < 4;
+    case CACHE:
+        if (how == 2) *index = PLAN_X;
+        return how < 3;
+    }
+    return false;
+}
+
+static void wrong_operands_are_found(void **state)
+{
+    (void)state;
+    static const char *const files[] = {"golden/smollm3-tied.q8_0.gguf", "golden/gpt2.f32.gguf",
+                                        "golden/gemma3.q8_0.gguf", "golden/gptneox.f32.gguf"};
+    bool met[N_OPERANDS] = {false};
+    for (int k = 0; k < 32; k++) {
+        fixture f = build(files[k / 8], k % 2 ? PLAN_ACT_Q8 : PLAN_ACT_F32, k / 2 % 2);
+        const plan *p = &f.set->buckets[k / 4 % 2 ? f.set->n_buckets - 1 : 0];
+        for (uint32_t i = 0; i < p->n_ops; i++) {
+            assert_null(plan_op_fault(f.set, &p->ops[i]));
+            for (size_t o = 0; o < N_OPERANDS; o++) {
+                if (operands[o].kind != p->ops[i].kind) continue;
+                plan_op op = p->ops[i];
+                for (int how = 0; spoil(f.set, &operands[o], how, &op); how++, op = p->ops[i]) {
+                    met[o] = true;
+                    if (!plan_op_fault(f.set, &op))
+                        fail_msg("%s of %s: operand %zu, way %d", op.label, files[k / 8], o, how);
+                }
+            }
+        }
+        done(&f);
+    }
+    for (size_t o = 0; o < N_OPERANDS; o++)
+        if (!met[o]) fail_msg("no plan has operand %zu", o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -206,6 +315,7 @@ int main(void)
         cmocka_unit_test(hazards_are_all_three),
         cmocka_unit_test(printed_form_names_everything),
         cmocka_unit_test(q8_cache_needs_whole_blocks),
+        cmocka_unit_test(wrong_operands_are_found),
     };
     return cmocka_run_group_tests_name("plan", tests, NULL, NULL);
 }

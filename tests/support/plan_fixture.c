@@ -205,6 +205,10 @@ void fixture_ready(fixture *f)
     f->set.n_bufs = FIXTURE_BUFS;
     f->set.n_buckets = 1;
     f->set.buckets[0] = (plan){f->set.n_batch, f->n_ops, f->ops};
+    for (uint32_t i = 0; i < f->n_ops; i++) {
+        const char *fault = plan_op_fault(&f->set, &f->ops[i]);
+        if (fault) fail_msg("%s: %s", f->ops[i].label, fault);
+    }
 }
 
 // ---- running ----------------------------------------------------------------------------------

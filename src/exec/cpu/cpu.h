@@ -97,9 +97,6 @@ static inline const cpu_weight *cpu_matrix(const exec *e, plan_weight w)
     return &e->w->tensors[w.tensor].matrix;
 }
 
-// Refuses what can't be run: PM_ERROR_FILE with the op's name and the reason.
-pm_status cpu_check_op(const exec_weights *w, const plan_set *set, const plan_op *op);
-
 // Pairs of a row and a query head that an ATTEND takes at once, at most.
 uint32_t cpu_attend_pairs(const plan_attend *op);
 
