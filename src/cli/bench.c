@@ -96,38 +96,31 @@ static void print_titles(const column *columns, const style *f)
 static void print_about(const json_t *all, const char *before)
 {
     const json_t *model = json_object_get(all, "model"), *device = json_object_get(all, "device");
-    const char *name = json_string_value(json_object_get(device, "name"));
-    const char *id = json_string_value(json_object_get(device, "id"));
+    const char *name = text_in(device, "name", NULL);
+    const char *id = text_in(device, "id", "?");
     if (json_is_string(device)) id = json_string_value(device);
-    const char *file = json_string_value(json_object_get(model, "name"));
-    const char *type = json_string_value(json_object_get(model, "type"));
-    const char *kv = json_string_value(json_object_get(all, "kv_type"));
-    out_print("%smodel: %s, %s, %s\n", before, file ? file : "?", type ? type : "?",
-              show_mib((uint64_t)json_number_value(json_object_get(model, "bytes"))));
-    out_print("%sdevice: %s%s%s, %.0f threads, batch %.0f, KV cache %s\n", before, id ? id : "?",
-              name ? ", " : "", name ? name : "",
-              json_number_value(json_object_get(all, "threads")),
-              json_number_value(json_object_get(all, "batch")), kv ? kv : "?");
+    out_print("%smodel: %s, %s, %s\n", before, text_in(model, "name", "?"),
+              text_in(model, "type", "?"), show_mib((uint64_t)number_in(model, "bytes", 0)));
+    out_print("%sdevice: %s%s%s, %.0f threads, batch %.0f, KV cache %s\n", before, id,
+              name ? ", " : "", name ? name : "", number_in(all, "threads", 0),
+              number_in(all, "batch", 0), text_in(all, "kv_type", "?"));
     const json_t *checked = json_object_get(all, "checked");
-    out_print("%sorder and tokens: --seed %.0f; %s\n", before,
-              json_number_value(json_object_get(all, "seed")),
+    out_print("%sorder and tokens: --seed %.0f; %s\n", before, number_in(all, "seed", 0),
               json_is_true(checked)    ? "checked: the device passed a quick check in this run"
               : json_is_false(checked) ? "NOT CHECKED: the device failed the quick check"
                                        : "not checked");
     if (json_object_get(all, "estimate_gbps")) {
         out_print("%sestimate for %.1f GB/s, nothing was run\n", before,
-                  json_number_value(json_object_get(all, "estimate_gbps")));
+                  number_in(all, "estimate_gbps", 0));
         return;
     }
-    const char *reason = json_string_value(json_object_get(all, "bandwidth_reason"));
+    const char *reason = text_in(all, "bandwidth_reason", NULL);
     if (reason)
         out_print("%sread bandwidth: not known (%s)\n", before, reason);
     else
-        out_print("%sread bandwidth: %.1f GB/s\n", before,
-                  json_number_value(json_object_get(all, "bandwidth_gbps")));
-    out_print("%sloaded in %.2f s; peak memory %s\n", before,
-              json_number_value(json_object_get(all, "load_s")),
-              show_mib((uint64_t)json_number_value(json_object_get(all, "peak_rss_bytes"))));
+        out_print("%sread bandwidth: %.1f GB/s\n", before, number_in(all, "bandwidth_gbps", 0));
+    out_print("%sloaded in %.2f s; peak memory %s\n", before, number_in(all, "load_s", 0),
+              show_mib((uint64_t)number_in(all, "peak_rss_bytes", 0)));
 }
 
 // What each profile holds as a whole, then the ops of all.
@@ -137,25 +130,21 @@ static void print_ops(const json_t *all, const style *f)
     const json_t *p, *row;
     const char *before = f->md ? "- " : "";
     out_text("\n");
-    double roof = json_number_value(json_object_get(all, "roof_gflops"));
+    double roof = number_in(all, "roof_gflops", 0);
     if (!f->csv && roof > 0)
         out_print("%sbest matrix product of a batch: %.2f GFLOP/s\n", before, roof);
     json_array_foreach(json_object_get(all, "profiles"), index, p)
     {
         const json_t *dispatches = json_object_get(p, "dispatches");
-        const char *reason = json_string_value(json_object_get(p, "clock_reason"));
+        const char *reason = text_in(p, "clock_reason", NULL);
         if (reason) say_warning("times are the host's: %s", reason);
         if (f->csv) continue;
         out_print("%s%s, %.0f tokens at depth %.0f: %.4f s in its operations (%s's clock)", before,
-                  json_string_value(json_object_get(p, "kind")),
-                  json_number_value(json_object_get(p, "n")),
-                  json_number_value(json_object_get(p, "depth")),
-                  json_number_value(json_object_get(p, "seconds")),
-                  json_string_value(json_object_get(p, "clock")));
+                  text_in(p, "kind", "?"), number_in(p, "n", 0), number_in(p, "depth", 0),
+                  number_in(p, "seconds", 0), text_in(p, "clock", "?"));
         if (json_is_integer(dispatches))
             out_print("; %.0f dispatches a step, at most %.0f a layer",
-                      json_number_value(dispatches),
-                      json_number_value(json_object_get(p, "dispatches_a_layer")));
+                      json_number_value(dispatches), number_in(p, "dispatches_a_layer", 0));
         out_text("\n");
     }
     if (!f->csv) out_text("\n");
@@ -170,12 +159,10 @@ static void print_unsteady(const json_t *all, const char *before)
     const json_t *row;
     json_array_foreach(json_object_get(all, "results"), index, row)
     {
-        const char *kind = json_string_value(json_object_get(row, "kind"));
         if (!json_is_false(json_object_get(row, "steady"))) continue;
         out_print("%snot steady after %.0f warm-ups: %s, %.0f tokens at depth %.0f\n", before,
-                  json_number_value(json_object_get(row, "warm_ups")), kind ? kind : "?",
-                  json_number_value(json_object_get(row, "n")),
-                  json_number_value(json_object_get(row, "depth")));
+                  number_in(row, "warm_ups", 0), text_in(row, "kind", "?"), number_in(row, "n", 0),
+                  number_in(row, "depth", 0));
     }
 }
 
@@ -192,7 +179,7 @@ static void print_results(const json_t *all, const style *f)
     print_titles(columns, f);
     json_array_foreach(json_object_get(all, "results"), index, row)
     {
-        const char *reason = json_string_value(json_object_get(row, "reason"));
+        const char *reason = text_in(row, "reason", NULL);
         print_row(columns, row, f);
         if (reason && *reason) say_warning("%s", reason);
     }

@@ -43,8 +43,7 @@ static void show_branch(size_t number, const json_t *messages)
     buf line = {0};
     size_t n = json_array_size(messages), last = n;
     while (last > 0) {
-        const char *role =
-            json_string_value(json_object_get(json_array_get(messages, last - 1), "role"));
+        const char *role = text_in(json_array_get(messages, last - 1), "role", NULL);
         if (role && !strcmp(role, "user")) break;
         last--;
     }
@@ -53,8 +52,7 @@ static void show_branch(size_t number, const json_t *messages)
                               json_object_get(json_array_get(messages, last - 1), "content")));
     if (last > 0 && last < n) {
         buf_str(&line, " -> ");
-        show_words(&line,
-                   json_string_value(json_object_get(json_array_get(messages, n - 1), "content")));
+        show_words(&line, text_in(json_array_get(messages, n - 1), "content", NULL));
     }
     if (!line.failed) say("%zu: %zu messages, %s", number, n, line.data ? line.data : "");
     buf_free(&line);

@@ -29,7 +29,7 @@ pm_status chat_set_messages(conversation *c, const json_t *list)
 
 static bool has_role(const json_t *message, const char *role)
 {
-    const char *found = json_string_value(json_object_get(message, "role"));
+    const char *found = text_in(message, "role", NULL);
     return found && !strcmp(found, role);
 }
 
@@ -94,7 +94,7 @@ static void do_system(conversation *c, const char *rest)
     const json_t *first = json_array_get(list, 0);
     if (!*rest) {
         if (has_role(first, "system"))
-            say("system message: %s", json_string_value(json_object_get(first, "content")));
+            say("system message: %s", text_in(first, "content", ""));
         else
             say("there is no system message (/system TEXT sets one)");
         json_decref(list);

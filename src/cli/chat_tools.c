@@ -74,7 +74,7 @@ static bool answer_call(conversation *c, const char *program, const json_t *call
             goes_on = false;
         }
     }
-    const char *id = json_string_value(json_object_get(call, "id"));
+    const char *id = text_in(call, "id", NULL);
     pm_status status = result.failed
                            ? error_memory("a result", 0)
                            : pm_chat_add_tool_result(c->chat, id, result.data ? result.data : "");

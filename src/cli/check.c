@@ -18,33 +18,21 @@ const cli_option check_options[] = {
     {0},
 };
 
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
-
-// Not finite numbers are null.
-static double number_of(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : (double)INFINITY;
-}
-
 static void print_about(const json_t *all)
 {
     const json_t *seed = json_object_get(all, "seed");
-    out_print("%s against %s\n", text_of(all, "description"), text_of(all, "against"));
+    out_print("%s against %s\n", text_in(all, "description", ""), text_in(all, "against", ""));
     if (json_is_integer(seed))
-        out_print("%.0f random tokens of --seed %" JSON_INTEGER_FORMAT, number_of(all, "tokens"),
-                  json_integer_value(seed));
+        out_print("%.0f random tokens of --seed %" JSON_INTEGER_FORMAT,
+                  number_in(all, "tokens", INFINITY), json_integer_value(seed));
     else
-        out_print("%.0f tokens of the text", number_of(all, "tokens"));
-    if (number_of(all, "doublings") > 0)
-        out_print(" (%.0f did not decide)",
-                  number_of(all, "tokens") / pow(2, number_of(all, "doublings")));
-    out_print("; batch %.0f, KV cache %s, activations %s, formats", number_of(all, "batch"),
-              text_of(all, "kv_type"), text_of(all, "act"));
+        out_print("%.0f tokens of the text", number_in(all, "tokens", INFINITY));
+    if (number_in(all, "doublings", INFINITY) > 0)
+        out_print(" (%.0f did not decide)", number_in(all, "tokens", INFINITY) /
+                                                pow(2, number_in(all, "doublings", INFINITY)));
+    out_print("; batch %.0f, KV cache %s, activations %s, formats",
+              number_in(all, "batch", INFINITY), text_in(all, "kv_type", ""),
+              text_in(all, "act", ""));
     size_t index;
     const json_t *value;
     json_array_foreach(json_object_get(all, "types"), index, value)
@@ -57,38 +45,40 @@ static void print_about(const json_t *all)
 // "layer 3, attn_qkv, prefill".
 static void print_place(const json_t *op)
 {
-    double layer = number_of(op, "layer");
+    double layer = number_in(op, "layer", INFINITY);
     if (layer >= 0)
         out_print("layer %.0f, ", layer);
     else
         out_text("outside layers, ");
-    out_print("%s, %s", text_of(op, "label"), text_of(op, "phase"));
+    out_print("%s, %s", text_in(op, "label", ""), text_in(op, "phase", ""));
 }
 
 static void print_kernels(const json_t *op)
 {
-    const char *kernels = text_of(op, "kernels");
+    const char *kernels = text_in(op, "kernels", "");
     if (*kernels) out_print("\n  kernels: %s", kernels);
 }
 
 static void print_op(const json_t *op, const char *count)
 {
-    out_print("%-9s %6s  %10.3g  %8.2g  %10.3g  %s  ", text_of(op, "op"), count,
-              number_of(op, "nmse"), number_of(op, "bound"), number_of(op, "max_abs"),
+    out_print("%-9s %6s  %10.3g  %8.2g  %10.3g  %s  ", text_in(op, "op", ""), count,
+              number_in(op, "nmse", INFINITY), number_in(op, "bound", INFINITY),
+              number_in(op, "max_abs", INFINITY),
               json_is_true(json_object_get(op, "pass")) ? "ok " : "BAD");
     print_place(op);
-    if (number_of(op, "steps") > 0)
-        out_print(", %.0f values a rounding step apart (bound %.0f)", number_of(op, "steps"),
-                  number_of(op, "steps_bound"));
-    if (number_of(op, "nonfinite") > 0)
-        out_print(", %.0f values that are not finite or not the same", number_of(op, "nonfinite"));
+    if (number_in(op, "steps", INFINITY) > 0)
+        out_print(", %.0f values a rounding step apart (bound %.0f)",
+                  number_in(op, "steps", INFINITY), number_in(op, "steps_bound", INFINITY));
+    if (number_in(op, "nonfinite", INFINITY) > 0)
+        out_print(", %.0f values that are not finite or not the same",
+                  number_in(op, "nonfinite", INFINITY));
     out_text("\n");
 }
 
 // How near an op is to its bound; what failed is past all that did not.
 static double badness(const json_t *op)
 {
-    double part = number_of(op, "nmse") / number_of(op, "bound");
+    double part = number_in(op, "nmse", INFINITY) / number_in(op, "bound", INFINITY);
     return json_is_true(json_object_get(op, "pass")) ? part : 1e300;
 }
 
@@ -104,7 +94,7 @@ static void print_kinds(const json_t *ops)
         bool first = true;
         json_array_foreach(ops, j, other)
         {
-            if (strcmp(text_of(op, "op"), text_of(other, "op")) != 0) continue;
+            if (strcmp(text_in(op, "op", ""), text_in(other, "op", "")) != 0) continue;
             if (j < i) first = false;
             n++;
             if (badness(other) > badness(worst)) worst = other;
@@ -131,7 +121,7 @@ static void print_ops(const json_t *all, bool every)
     json_array_foreach(ops, index, op)
     {
         char text[16];
-        snprintf(text, sizeof text, "%.0f", number_of(op, "index"));
+        snprintf(text, sizeof text, "%.0f", number_in(op, "index", INFINITY));
         print_op(op, text);
     }
 }
@@ -146,15 +136,18 @@ static void print_lockstep(const json_t *all)
     out_text("\nBoth on their own; the reference with act=f32 and an f32 cache\n"
              "NMSE of the residual stream behind each layer:");
     json_array_foreach(json_object_get(all, "layers"), index, layer)
-        out_print("%s%.2g", index % 10 ? " " : "\n  ", number_of(layer, "nmse"));
-    out_print("\nlogits, %.0f rows: difference at most %.3g, mean %.3g\n", number_of(l, "rows"),
-              number_of(l, "max_abs"), number_of(l, "mean_abs"));
+        out_print("%s%.2g", index % 10 ? " " : "\n  ", number_in(layer, "nmse", INFINITY));
+    out_print("\nlogits, %.0f rows: difference at most %.3g, mean %.3g\n",
+              number_in(l, "rows", INFINITY), number_in(l, "max_abs", INFINITY),
+              number_in(l, "mean_abs", INFINITY));
     out_print("KL divergence: mean %.3g +- %.2g (bound %.2g), 99 %% %.3g, max %.3g\n",
-              number_of(l, "kl_mean"), number_of(l, "kl_error"), number_of(b, "kl_mean"),
-              number_of(l, "kl_p99"), number_of(l, "kl_max"));
+              number_in(l, "kl_mean", INFINITY), number_in(l, "kl_error", INFINITY),
+              number_in(b, "kl_mean", INFINITY), number_in(l, "kl_p99", INFINITY),
+              number_in(l, "kl_max", INFINITY));
     out_print("same choice: %.1f %%; %.1f %% (bound %.1f %%) where logits within %.2g are a tie\n",
-              100 * number_of(l, "top1_agreement"), 100 * number_of(l, "top1_judged"),
-              100 * number_of(b, "top1_judged"), number_of(b, "margin"));
+              100 * number_in(l, "top1_agreement", INFINITY),
+              100 * number_in(l, "top1_judged", INFINITY),
+              100 * number_in(b, "top1_judged", INFINITY), number_in(b, "margin", INFINITY));
 }
 
 static void print_verdict(const json_t *all)
@@ -164,24 +157,26 @@ static void print_verdict(const json_t *all)
     out_text("\n");
     const json_t *again = json_object_get(all, "repeat");
     if (json_is_object(again))
-        out_print("%.0f equal runs: %s (hash %s)\n", number_of(again, "runs"),
+        out_print("%.0f equal runs: %s (hash %s)\n", number_in(again, "runs", INFINITY),
                   json_is_true(json_object_get(again, "pass")) ? "the same logits to the bit"
                                                                : "NOT the same: a probable race",
-                  text_of(again, "hash"));
+                  text_in(again, "hash", ""));
     json_array_foreach(json_object_get(all, "skipped"), index, skip)
-        out_print("skipped: %s (%s)\n", text_of(skip, "what"), text_of(skip, "reason"));
+        out_print("skipped: %s (%s)\n", text_in(skip, "what", ""), text_in(skip, "reason", ""));
     if (json_is_object(bad)) {
         const json_t *worst = json_object_get(bad, "worst");
-        out_print("first bad operation: %s, ", text_of(bad, "op"));
+        out_print("first bad operation: %s, ", text_in(bad, "op", ""));
         print_place(bad);
         print_kernels(bad);
         out_print("\n  worst value: %s, row %.0f, column %.0f: %.9g, expected %.9g\n",
-                  text_of(worst, "buffer"), number_of(worst, "row"), number_of(worst, "col"),
-                  number_of(worst, "found"), number_of(worst, "expected"));
+                  text_in(worst, "buffer", ""), number_in(worst, "row", INFINITY),
+                  number_in(worst, "col", INFINITY), number_in(worst, "found", INFINITY),
+                  number_in(worst, "expected", INFINITY));
     }
     out_print("%s: %.0f values compared, %zu parts skipped\n",
               json_is_true(json_object_get(all, "pass")) ? "passed" : "FAILED",
-              number_of(all, "compared_values"), json_array_size(json_object_get(all, "skipped")));
+              number_in(all, "compared_values", INFINITY),
+              json_array_size(json_object_get(all, "skipped")));
 }
 
 static void print_bisection(const json_t *all)
@@ -191,11 +186,11 @@ static void print_bisection(const json_t *all)
     json_array_foreach(json_object_get(all, "switched_off"), i, o)
     {
         pass = json_object_get(o, "pass");
-        out_print("without %-28s %s\n", text_of(o, "without"),
+        out_print("without %-28s %s\n", text_in(o, "without", ""),
                   json_is_true(pass)    ? "passes"
                   : json_is_false(pass) ? "fails too"
                                         : "can't be run");
-        if (json_is_null(pass)) out_print("        %s\n", text_of(o, "reason"));
+        if (json_is_null(pass)) out_print("        %s\n", text_in(o, "reason", ""));
     }
     if (json_array_size(json_object_get(all, "switched_off")) == 0)
         out_text("passed: there is nothing to look for\n");
@@ -221,7 +216,7 @@ static json_t *worst_ops(const json_t *ops)
         bool worst = true;
         json_array_foreach(ops, j, other)
         {
-            if (strcmp(text_of(op, "op"), text_of(other, "op")) != 0) continue;
+            if (strcmp(text_in(op, "op", ""), text_in(other, "op", "")) != 0) continue;
             if (badness(other) > badness(op) || (badness(other) == badness(op) && j < i))
                 worst = false;
         }
@@ -240,7 +235,7 @@ static json_t *device_of(const cli_args *args, const char *id)
     json_array_foreach(json_object_get(all, "devices"), i, d)
     {
         bool cpu = strncmp(id, "vulkan", 6) != 0;
-        if (!strcmp(text_of(d, "id"), cpu ? "cpu" : id)) found = json_incref(d);
+        if (!strcmp(text_in(d, "id", ""), cpu ? "cpu" : id)) found = json_incref(d);
     }
     json_decref(all);
     pm_free(text);
@@ -264,7 +259,7 @@ static json_t *reproduced(const cli_args *args, const json_t *report)
     char *text = json_dumps(report, 0), *json = NULL;
     // Where it was found, whatever the options would choose for a whole model.
     const json_t *one = json_object_get(json_object_get(report, "check"), "reproducer");
-    if (pm_options_set(args->options, "device", text_of(one, "device")) != PM_OK) {
+    if (pm_options_set(args->options, "device", text_in(one, "device", "")) != PM_OK) {
         free(text);
         return json_null();
     }
@@ -281,7 +276,7 @@ static pm_status write_report(const cli_args *args, const char *path, const json
     const json_t *within = json_object_get(result, "check");
     json_t *check = json_copy((json_t *)(uintptr_t)(within ? within : result)), *o = json_object();
     json_object_set_new(o, "pumice", json_string(pm_version()));
-    json_object_set_new(o, "device", device_of(args, text_of(check, "device")));
+    json_object_set_new(o, "device", device_of(args, text_in(check, "device", "")));
     json_object_set_new(check, "ops", worst_ops(json_object_get(check, "ops")));
     json_object_set_new(o, "check", check);
     if (json_is_object(json_object_get(check, "reproducer")))
@@ -304,21 +299,23 @@ static void print_reproduction(const json_t *all)
 {
     const json_t *op = json_object_get(all, "op"), *worst = json_object_get(op, "worst");
     bool pass = json_is_true(json_object_get(all, "pass"));
-    out_print("%s against %s\n%s, ", text_of(all, "description"), text_of(all, "against"),
-              text_of(op, "op"));
+    out_print("%s against %s\n%s, ", text_in(all, "description", ""), text_in(all, "against", ""),
+              text_in(op, "op", ""));
     print_place(op);
     out_print(", %.0f rows, made-up weights and inputs of seed %" JSON_INTEGER_FORMAT "%s\n",
-              number_of(all, "rows"), json_integer_value(json_object_get(all, "seed")),
+              number_in(all, "rows", INFINITY), json_integer_value(json_object_get(all, "seed")),
               json_is_true(json_object_get(all, "injected")) ? ", with a planted fault" : "");
-    const char *kernels = text_of(op, "kernels");
+    const char *kernels = text_in(op, "kernels", "");
     if (*kernels) out_print("kernels: %s\n", kernels);
     out_print("NMSE %.3g (bound %.2g), %.0f values that are not finite or not the same\n",
-              number_of(op, "nmse"), number_of(op, "bound"), number_of(op, "nonfinite"));
+              number_in(op, "nmse", INFINITY), number_in(op, "bound", INFINITY),
+              number_in(op, "nonfinite", INFINITY));
     out_print("worst value: %s, row %.0f, column %.0f: %.9g, expected %.9g\n",
-              text_of(worst, "buffer"), number_of(worst, "row"), number_of(worst, "col"),
-              number_of(worst, "found"), number_of(worst, "expected"));
+              text_in(worst, "buffer", ""), number_in(worst, "row", INFINITY),
+              number_in(worst, "col", INFINITY), number_in(worst, "found", INFINITY),
+              number_in(worst, "expected", INFINITY));
     out_print("%s: %.0f values compared\n", pass ? "passed" : "FAILED, reproduced",
-              number_of(op, "compared"));
+              number_in(op, "compared", INFINITY));
 }
 
 static pm_status reproduce(cli_args *args, const char *path)

@@ -109,6 +109,10 @@ bool say_wanted(const cli_args *args);
 // One line on a terminal, written again when another percent is done; *shown is -1 at first.
 void show_percent(double part, double start, int *shown);
 
+// What is wanted of a JSON object, or `without` where there is no such number or text (numbers that
+// are not finite are null). The text lives as long as the object.
+double number_in(const json_t *object, const char *key, double without);
+const char *text_in(const json_t *object, const char *key, const char *without);
 // A JSON string of bytes that need not be UTF-8: what is not becomes U+FFFD.
 json_t *json_of_bytes(const char *bytes, size_t n);
 // "3.1 GB", "12.5 MiB" into one of a few static buffers.

@@ -15,12 +15,6 @@ const cli_option compare_options[] = {
 
 enum { SCHEMA = 1 };
 
-static double number_at(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 colour compare_colour(size_t file)
 {
     static const colour list[] = {{0, 114, 178},   {230, 159, 0},  {0, 158, 115},  {213, 94, 0},
@@ -31,8 +25,7 @@ colour compare_colour(size_t file)
 const char *compare_device(const comparison *c, size_t file)
 {
     const json_t *device = json_object_get(c->files[file], "device");
-    const char *name = json_string_value(json_object_get(device, "name"));
-    return name ? name : "?";
+    return text_in(device, "name", "?");
 }
 
 // ---- reading ----------------------------------------------------------------------------------
@@ -108,8 +101,8 @@ static char *differences(const comparison *c)
 
 static compare_row *row_of(comparison *c, const json_t *result)
 {
-    const char *kind = json_string_value(json_object_get(result, "kind"));
-    double n = number_at(result, "n"), depth = number_at(result, "depth");
+    const char *kind = text_in(result, "kind", NULL);
+    double n = number_in(result, "n", NAN), depth = number_in(result, "depth", NAN);
     if (!kind || !(n >= 0 && n < 1e9) || !(depth >= 0 && depth < 1e9)) return NULL;
     for (size_t r = 0; r < c->n_rows; r++) {
         compare_row *row = &c->rows[r];
@@ -128,15 +121,15 @@ static void collect_rows(comparison *c)
         json_array_foreach(json_object_get(c->files[f], "results"), i, result)
         {
             compare_row *row = row_of(c, result);
-            const char *status = json_string_value(json_object_get(result, "status"));
-            double median = number_at(result, "median_tps");
+            const char *status = text_in(result, "status", NULL);
+            double median = number_in(result, "median_tps", NAN);
             if (!row || !status || strcmp(status, "ok") != 0 || !(median > 0)) continue;
-            double sd = number_at(result, "sd_tps");
+            double sd = number_in(result, "sd_tps", NAN);
             row->cells[f] =
                 (compare_cell){.there = true,
                                .median = median,
                                .sd = isnan(sd) ? 0 : sd,
-                               .gbps = number_at(result, "gbps"),
+                               .gbps = number_in(result, "gbps", NAN),
                                .samples = json_array_size(json_object_get(result, "samples_tps"))};
         }
     }
@@ -171,11 +164,10 @@ static void print_files(const comparison *c)
 {
     for (size_t f = 0; f < c->n_files; f++) {
         const json_t *all = c->files[f], *model = json_object_get(all, "model");
-        const char *driver = json_string_value(json_object_get(all, "driver"));
-        const char *name = json_string_value(json_object_get(model, "name"));
+        const char *driver = text_in(all, "driver", NULL);
         out_print("%c  %s: %s%s%s; %s, %.0f threads; %s\n", (int)('A' + f), c->names[f],
-                  compare_device(c, f), driver ? ", " : "", driver ? driver : "", name ? name : "?",
-                  number_at(all, "threads"),
+                  compare_device(c, f), driver ? ", " : "", driver ? driver : "",
+                  text_in(model, "name", "?"), number_in(all, "threads", NAN),
                   json_is_true(json_object_get(all, "checked")) ? "checked" : "not checked");
     }
 }

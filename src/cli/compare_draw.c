@@ -121,26 +121,14 @@ enum {
     ROOF_LEFT = 60
 };
 
-static double number_in(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : 0;
-}
-
-static const char *text_in(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "?";
-}
-
 static void draw_legend(const canvas *v, const comparison *c)
 {
     char text[200];
     const json_t *model = json_object_get(c->files[0], "model");
     put_text(v, MARGIN, MARGIN, "pumice compare: tokens/s (ratio to A, difference)");
-    snprintf(text, sizeof text, "%.60s, %.10s, batch %.0f, KV cache %.10s", text_in(model, "name"),
-             text_in(model, "type"), number_in(c->files[0], "batch"),
-             text_in(c->files[0], "kv_type"));
+    snprintf(text, sizeof text, "%.60s, %.10s, batch %.0f, KV cache %.10s",
+             text_in(model, "name", "?"), text_in(model, "type", "?"),
+             number_in(c->files[0], "batch", 0), text_in(c->files[0], "kv_type", "?"));
     put_text(v, MARGIN, MARGIN + LINE, json_object_size(c->differ) ? "of UNLIKE runs" : text);
     for (size_t f = 0; f < c->n_files; f++) {
         int y = MARGIN + 2 * LINE + 2 + (int)f * LINE;
@@ -195,7 +183,7 @@ static void draw_bars(const canvas *v, int y, const comparison *c)
 
 static bool has_roof(const json_t *file)
 {
-    return number_in(file, "roof_gflops") > 0 && number_in(file, "bandwidth_gbps") > 0 &&
+    return number_in(file, "roof_gflops", 0) > 0 && number_in(file, "bandwidth_gbps", 0) > 0 &&
            json_array_size(json_object_get(file, "ops")) > 0;
 }
 
@@ -220,8 +208,8 @@ static double place_y(const axes *a, double gflops)
 // Is it an operation that does arithmetic?
 static bool op_point(const json_t *op, double *intensity, double *gflops)
 {
-    double flops = number_in(op, "flops"), bytes = number_in(op, "bytes");
-    *gflops = number_in(op, "gflops");
+    double flops = number_in(op, "flops", 0), bytes = number_in(op, "bytes", 0);
+    *gflops = number_in(op, "gflops", 0);
     *intensity = bytes > 0 ? flops / bytes : 0;
     return *intensity > 0 && *gflops > 0;
 }
@@ -242,8 +230,8 @@ static void fit_axes(axes *a, const comparison *c)
     for (size_t f = 0; f < c->n_files; f++) {
         const json_t *file = c->files[f];
         if (!has_roof(file)) continue;
-        double roof = number_in(file, "roof_gflops");
-        widen(a, roof / number_in(file, "bandwidth_gbps"), roof);
+        double roof = number_in(file, "roof_gflops", 0);
+        widen(a, roof / number_in(file, "bandwidth_gbps", 0), roof);
         json_array_foreach(json_object_get(file, "ops"), i, op)
         {
             if (op_point(op, &intensity, &gflops)) widen(a, intensity, gflops);
@@ -278,7 +266,7 @@ static void draw_axes(const canvas *v, const axes *a)
 static void draw_roof(const canvas *v, const axes *a, const json_t *file, size_t f, int *label_y)
 {
     char text[80];
-    double roof = number_in(file, "roof_gflops"), gbps = number_in(file, "bandwidth_gbps");
+    double roof = number_in(file, "roof_gflops", 0), gbps = number_in(file, "bandwidth_gbps", 0);
     double from = fmax(pow(10, a->left), pow(10, a->low) / gbps), ridge = roof / gbps;
     double x = place_x(a, ridge), y = place_y(a, roof), end = a->x + ROOF_LEFT + ROOF_WIDTH;
     colour k = compare_colour(f);
@@ -300,8 +288,8 @@ static void draw_points(const canvas *v, const axes *a, const json_t *file, size
     {
         if (!op_point(op, &intensity, &gflops)) continue;
         snprintf(text, sizeof text, "%c: %.20s %.40s, %.20s at depth %.0f: %.3g GFLOP/s",
-                 (int)('A' + f), text_in(op, "op"), text_in(op, "label"), text_in(op, "kind"),
-                 number_in(op, "depth"), gflops);
+                 (int)('A' + f), text_in(op, "op", "?"), text_in(op, "label", "?"),
+                 text_in(op, "kind", "?"), number_in(op, "depth", 0), gflops);
         put_mark(v, place_x(a, intensity), place_y(a, gflops), f, text);
     }
 }
@@ -313,7 +301,7 @@ static size_t next_roof(const comparison *c, bool *drawn)
     for (size_t f = 0; f < c->n_files; f++) {
         if (drawn[f] || !has_roof(c->files[f])) continue;
         if (best == c->n_files ||
-            number_in(c->files[f], "roof_gflops") > number_in(c->files[best], "roof_gflops"))
+            number_in(c->files[f], "roof_gflops", 0) > number_in(c->files[best], "roof_gflops", 0))
             best = f;
     }
     if (best < c->n_files) drawn[best] = true;

@@ -15,12 +15,6 @@ static void put_cells(buf *out, const char *tag, const char *const *texts, size_
     buf_str(out, "</tr>\n");
 }
 
-static double number_in(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
 static const char *shown(char text[40], double x, int digits)
 {
     if (isnan(x)) return "";
@@ -39,17 +33,17 @@ static void put_files(const comparison *c, buf *out)
         const json_t *all = c->files[f], *model = json_object_get(all, "model");
         colour k = compare_colour(f);
         char threads[40], gbps[40], gflops[40];
-        const char *texts[] = {
-            c->names[f],
-            compare_device(c, f),
-            json_string_value(json_object_get(all, "driver")),
-            json_string_value(json_object_get(model, "name")),
-            json_string_value(json_object_get(model, "type")),
-            json_is_true(json_object_get(all, "checked")) ? "checked" : "not checked",
-            shown(threads, number_in(all, "threads"), 0),
-            shown(gbps, number_in(all, "bandwidth_gbps"), 1),
-            shown(gflops, number_in(all, "roof_gflops"), 1),
-            json_string_value(json_object_get(json_object_get(all, "build"), "version"))};
+        const char *texts[] = {c->names[f],
+                               compare_device(c, f),
+                               text_in(all, "driver", NULL),
+                               text_in(model, "name", NULL),
+                               text_in(model, "type", NULL),
+                               json_is_true(json_object_get(all, "checked")) ? "checked"
+                                                                             : "not checked",
+                               shown(threads, number_in(all, "threads", NAN), 0),
+                               shown(gbps, number_in(all, "bandwidth_gbps", NAN), 1),
+                               shown(gflops, number_in(all, "roof_gflops", NAN), 1),
+                               text_in(json_object_get(all, "build"), "version", NULL)};
         buf_printf(out, "<tr><td style=\"border-left:12px solid #%02x%02x%02x\">%c</td>", k.r, k.g,
                    k.b, (int)('A' + f));
         put_cells(out, "td", texts, sizeof texts / sizeof texts[0]);
@@ -68,7 +62,7 @@ static void put_results(const comparison *c, buf *out)
         const compare_row *row = &c->rows[r];
         for (size_t f = 0; f < c->n_files; f++) {
             const compare_cell *x = &row->cells[f];
-            double bandwidth = number_in(c->files[f], "bandwidth_gbps");
+            double bandwidth = number_in(c->files[f], "bandwidth_gbps", NAN);
             char run[80], median[40], sd[40], ratio[40], gbps[40], part[40], n[40];
             char letter[2] = {(char)('A' + f), 0};
             snprintf(run, sizeof run, "%.20s %d at %d", row->kind, row->n, row->depth);

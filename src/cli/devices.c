@@ -32,17 +32,16 @@ static void print_object(const char *title, const json_t *object)
 static void print_device(const json_t *d)
 {
     static const char *const texts[] = {"type", "driver", "driver_version", "api_version", "uuid"};
-    out_print("%s: %s\n", json_string_value(json_object_get(d, "id")),
-              json_string_value(json_object_get(d, "name")));
+    out_print("%s: %s\n", text_in(d, "id", "?"), text_in(d, "name", "?"));
     for (size_t k = 0; k < sizeof texts / sizeof texts[0]; k++) {
-        const char *text = json_string_value(json_object_get(d, texts[k]));
+        const char *text = text_in(d, texts[k], NULL);
         if (text && *text) out_print("  %s: %s\n", texts[k], text);
     }
-    double memory = json_number_value(json_object_get(d, "memory_bytes"));
+    double memory = number_in(d, "memory_bytes", 0);
     if (memory > 0) out_print("  memory: %s\n", show_mib((uint64_t)memory));
-    double bandwidth = json_number_value(json_object_get(d, "bandwidth_gbps"));
+    double bandwidth = number_in(d, "bandwidth_gbps", 0);
     if (bandwidth > 0) out_print("  measured read bandwidth: %.1f GB/s\n", bandwidth);
-    const char *reason = json_string_value(json_object_get(d, "bandwidth_reason"));
+    const char *reason = text_in(d, "bandwidth_reason", NULL);
     if (reason) out_print("  read bandwidth: not known (%s)\n", reason);
     print_object("limits", json_object_get(d, "limits"));
     print_object("features", json_object_get(d, "features"));

@@ -33,17 +33,6 @@ static void print_value(const json_t *value, bool full)
     free(text);
 }
 
-static const char *text_of(const json_t *object, const char *key)
-{
-    const char *text = json_string_value(json_object_get(object, key));
-    return text ? text : "-";
-}
-
-static double number_of(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 static void print_tensors(const json_t *tensors)
 {
     size_t index;
@@ -55,9 +44,9 @@ static void print_tensors(const json_t *tensors)
         size_t k;
         json_array_foreach(json_object_get(t, "shape"), k, dim)
             buf_printf(&shape, "%s%" JSON_INTEGER_FORMAT, k ? " x " : "", json_integer_value(dim));
-        out_print("  %-40s %-8s %-22s at %-12.0f %.0f bytes\n", text_of(t, "name"),
-                  text_of(t, "type"), shape.data && !shape.failed ? shape.data : "",
-                  number_of(t, "offset"), number_of(t, "bytes"));
+        out_print("  %-40s %-8s %-22s at %-12.0f %.0f bytes\n", text_in(t, "name", "-"),
+                  text_in(t, "type", "-"), shape.data && !shape.failed ? shape.data : "",
+                  number_in(t, "offset", 0), number_in(t, "bytes", 0));
         buf_free(&shape);
     }
 }
@@ -67,18 +56,18 @@ static void print_text(const char *path, const json_t *info, bool full)
     const json_t *metadata = json_object_get(info, "metadata");
     const json_t *context = json_object_get(info, "context");
     out_print("%s\nGGUF version %.0f, architecture %s, %s parameters (%.0f)\n", path,
-              number_of(info, "version"), text_of(info, "architecture"),
-              show_count(number_of(info, "parameters")), number_of(info, "parameters"));
+              number_in(info, "version", 0), text_in(info, "architecture", "-"),
+              show_count(number_in(info, "parameters", 0)), number_in(info, "parameters", 0));
     if (json_is_true(json_object_get(info, "supported")))
         out_text("runs here: yes\n");
     else
-        out_print("runs here: no, %s\n", text_of(info, "unsupported_reason"));
-    out_print("pre-tokenizer: %s\n", text_of(info, "pre_tokenizer"));
+        out_print("runs here: no, %s\n", text_in(info, "unsupported_reason", "-"));
+    out_print("pre-tokenizer: %s\n", text_in(info, "pre_tokenizer", "-"));
     out_text("end tokens: ");
     print_value(json_object_get(info, "end_tokens"), true);
     if (json_is_object(context))
-        out_print("KV cache for a context of %.0f: %s\n", number_of(context, "n_ctx"),
-                  show_mib((uint64_t)number_of(context, "kv_bytes")));
+        out_print("KV cache for a context of %.0f: %s\n", number_in(context, "n_ctx", 0),
+                  show_mib((uint64_t)number_in(context, "kv_bytes", 0)));
 
     const char *key;
     json_t *value;

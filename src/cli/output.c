@@ -119,6 +119,18 @@ void show_percent(double part, double start, int *shown)
     fprintf(stderr, "\r%3d %%, %.0f s left\033[K", percent, seconds / part - seconds);
 }
 
+double number_in(const json_t *object, const char *key, double without)
+{
+    const json_t *value = json_object_get(object, key);
+    return json_is_number(value) ? json_number_value(value) : without;
+}
+
+const char *text_in(const json_t *object, const char *key, const char *without)
+{
+    const char *text = json_string_value(json_object_get(object, key));
+    return text ? text : without;
+}
+
 json_t *json_of_bytes(const char *bytes, size_t n)
 {
     json_t *plain = json_stringn(bytes ? bytes : "", n);

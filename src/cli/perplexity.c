@@ -63,36 +63,27 @@ static pm_status run_windows(const cli_args *args, pm_perplexity *run)
 
 // ---- the result -------------------------------------------------------------------------------
 
-static double number_of(const json_t *o, const char *key)
-{
-    const json_t *value = json_object_get(o, key);
-    return json_is_number(value) ? json_number_value(value) : (double)NAN;
-}
-
-static const char *text_of(const json_t *o, const char *key)
-{
-    const char *text = json_string_value(json_object_get(o, key));
-    return text ? text : "";
-}
-
 static void print_result(const json_t *all)
 {
-    out_print("perplexity %.4f ± %.4f\n", number_of(all, "perplexity"), number_of(all, "error"));
+    out_print("perplexity %.4f ± %.4f\n", number_in(all, "perplexity", NAN),
+              number_in(all, "error", NAN));
     out_print("%.0f tokens scored in %.0f windows of %.0f, on %s, activations %s, KV cache %s\n",
-              number_of(all, "scored"), number_of(all, "windows"), number_of(all, "n_ctx"),
-              text_of(all, "device"), text_of(all, "act"), text_of(all, "kv_type"));
+              number_in(all, "scored", NAN), number_in(all, "windows", NAN),
+              number_in(all, "n_ctx", NAN), text_in(all, "device", ""), text_in(all, "act", ""),
+              text_in(all, "kv_type", ""));
     const json_t *other = json_object_get(all, "against");
     if (!json_is_object(other)) return;
     out_print("\nagainst %s, activations %s, KV cache %s: perplexity %.4f ± %.4f (ratio %.6f)\n",
-              text_of(other, "device"), text_of(other, "act"), text_of(other, "kv_type"),
-              number_of(other, "perplexity"), number_of(other, "error"),
-              number_of(all, "perplexity") / number_of(other, "perplexity"));
+              text_in(other, "device", ""), text_in(other, "act", ""),
+              text_in(other, "kv_type", ""), number_in(other, "perplexity", NAN),
+              number_in(other, "error", NAN),
+              number_in(all, "perplexity", NAN) / number_in(other, "perplexity", NAN));
     out_print("KL divergence: mean %.3g ± %.2g, 99 %% %.3g, max %.3g\n",
-              number_of(other, "kl_mean"), number_of(other, "kl_error"), number_of(other, "kl_p99"),
-              number_of(other, "kl_max"));
+              number_in(other, "kl_mean", NAN), number_in(other, "kl_error", NAN),
+              number_in(other, "kl_p99", NAN), number_in(other, "kl_max", NAN));
     out_print("same choice: %.2f %%; logits differ by at most %.3g, mean %.3g\n",
-              100 * number_of(other, "top1_agreement"), number_of(other, "max_abs"),
-              number_of(other, "mean_abs"));
+              100 * number_in(other, "top1_agreement", NAN), number_in(other, "max_abs", NAN),
+              number_in(other, "mean_abs", NAN));
 }
 
 static void show_result(const cli_args *args, const char *text)

@@ -106,11 +106,6 @@ bool stream_leaves(void)
     return leaves || os_end_asked();
 }
 
-static double number(const json_t *object, const char *key)
-{
-    return json_number_value(json_object_get(object, key));
-}
-
 char *timing_of(const pm_generation *generation)
 {
     char *text = NULL, *line = NULL;
@@ -121,10 +116,10 @@ char *timing_of(const pm_generation *generation)
     buf_printf(&out,
                "prompt: %.0f tokens, %.0f of them cached, %.2f s (%.1f tokens/s); answer: %.0f "
                "tokens, %.2f s (%.1f tokens/s); first token after %.2f s; ended by: %s",
-               number(all, "prompt_tokens"), number(all, "cached_tokens"),
-               number(timings, "prompt_s"), number(timings, "prompt_tps"),
-               number(all, "completion_tokens"), number(timings, "generate_s"),
-               number(timings, "generate_tps"), number(timings, "first_token_s"),
+               number_in(all, "prompt_tokens", 0), number_in(all, "cached_tokens", 0),
+               number_in(timings, "prompt_s", 0), number_in(timings, "prompt_tps", 0),
+               number_in(all, "completion_tokens", 0), number_in(timings, "generate_s", 0),
+               number_in(timings, "generate_tps", 0), number_in(timings, "first_token_s", 0),
                pm_generation_finish_reason(generation));
     json_decref(all);
     pm_free(text);
