@@ -64,6 +64,11 @@ static void run_case(fixture *f, const op_target *t, double limit, const char *t
                 fixture_compare_row(f, &first, &again, rows[r], what);
                 fixture_result_free(&again);
             }
+            if (t->gpu) {
+                fixture_run(f, &x, 0, f->step.n_rows, &again);
+                fixture_compare_bits(f, &first, &again, what);
+                fixture_result_free(&again);
+            }
         } else {
             fixture_compare_bits(f, &first, &again, what);
             fixture_result_free(&again);

@@ -3,6 +3,7 @@
 // in every format, form and flag, only with --long: test_linear.c has a choice of them.
 #include "support/test.h"
 
+#include "base/os.h"
 #include "exec/vulkan/weights.h"
 #include "support/op_tests.h"
 #include "support/vulkan_drivers.h"
@@ -27,16 +28,27 @@ static bool long_run(void)
     return getenv("PUMICE_TEST_LONG") != NULL;
 }
 
+// The full product takes many minutes: it says how far it is.
 static void one_way(void (*test)(const op_target *), const exec_gpu *way, unsigned every)
 {
+    double start = os_seconds();
     op_target target = {.kind = &exec_vulkan,
                         .gpu = way,
                         .format_name = vk_format_name,
                         .rows_may_differ = true,
                         .every = long_run() ? 0 : every,
-                        .n_thread_counts = 2,
-                        .thread_counts = {1, 2}};
+                        .n_thread_counts = 1,
+                        .thread_counts = {1}};
     test(&target);
+    if (long_run())
+        print_message("%s%s%s: %.0f s\n", way->profile ? "a card's sizes: " : "",
+                      way->profile   ? way->profile
+                      : way->disable ? way->disable
+                                     : "-",
+                      way->minimum_limits ? ", minimum"
+                      : way->max_alloc    ? ", small pieces"
+                                          : "",
+                      os_seconds() - start);
 }
 
 // Most of a random case's time goes into compiling its kernels: without --long each way takes some
