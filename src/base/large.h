@@ -3,6 +3,8 @@
 #ifndef PUMICE_BASE_LARGE_H
 #define PUMICE_BASE_LARGE_H
 
+#include <jansson.h>
+
 #include "base/buf.h"
 
 // Begins with U+10FFFF, which is no character.
@@ -13,8 +15,10 @@
 bool large_hide(const char *json, size_t n, buf *out);
 // The reverse, of compact or any other JSON text whose strings hold UTF-8 unescaped.
 void large_show(const char *json, size_t n, buf *out);
-// Adds the text to `out` with its large integers as real numbers, which are near them. False: it
-// has none.
-bool large_round(const char *json, size_t n, buf *out);
+
+// Adds the text to `out` with its large integers as real numbers, which are near them.
+void large_round(const char *json, size_t n, buf *out);
+// Such a text's value, of any kind, to be released. NULL: it is no JSON.
+json_t *large_load_rounded(const char *json, size_t n);
 
 #endif

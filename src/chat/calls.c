@@ -88,7 +88,7 @@ static bool add_object(json_t *calls, size_t first, const json_t *tools, const j
     if (!found) found = json_object_get(inner, "parameters");
     json_t *arguments = NULL;
     if (json_is_string(found)) {
-        arguments = json_loadb(json_string_value(found), json_string_length(found), 0, NULL);
+        arguments = large_load_rounded(json_string_value(found), json_string_length(found));
     } else {
         arguments = found && !json_is_null(found) ? json_incref(found) : json_object();
     }
@@ -96,7 +96,7 @@ static bool add_object(json_t *calls, size_t first, const json_t *tools, const j
 }
 
 // Objects and lists of them, one after the other; blanks, commas and semicolons may stand between.
-static bool add_json(json_t *calls, size_t first, const json_t *tools, const char *text, size_t n)
+static bool add_values(json_t *calls, size_t first, const json_t *tools, const char *text, size_t n)
 {
     static const char between[] = " \t\r\n,;";
     bool any = false;
@@ -122,6 +122,15 @@ static bool add_json(json_t *calls, size_t first, const json_t *tools, const cha
     }
 }
 
+static bool add_json(json_t *calls, size_t first, const json_t *tools, const char *text, size_t n)
+{
+    buf rounded = {0};
+    large_round(text, n, &rounded);
+    bool good = !rounded.failed && add_values(calls, first, tools, rounded.data, rounded.len);
+    buf_free(&rounded);
+    return good;
+}
+
 // ---- Mistral ----------------------------------------------------------------------------------
 
 static size_t find(const char *text, size_t n, const char *word)
@@ -140,7 +149,7 @@ static bool add_named(json_t *calls, size_t first, const json_t *tools, const ch
     size_t start = 0;
     while (start < name_end && strchr(" \t\r\n", text[start])) start++;
     char *name = strndup(text + start, name_end - start);
-    json_t *arguments = json_loadb(text + brace, n - brace, 0, NULL), *id = NULL;
+    json_t *arguments = large_load_rounded(text + brace, n - brace), *id = NULL;
     static const char mark[] = "[CALL_ID]";
     size_t at = find(text, brace, mark);
     if (at < brace) {
@@ -223,11 +232,6 @@ bool calls_read(call_form form, const char *text, size_t n, const json_t *tools,
 {
     json_t *found = json_array();
     bool good = false;
-    buf rounded = {0};
-    if (form != CALL_PYTHON && large_round(text, n, &rounded) && !rounded.failed) {
-        text = rounded.data;
-        n = rounded.len;
-    }
     switch (form) {
     case CALL_TAGGED:
     case CALL_BARE: good = add_json(found, first, tools, text, n); break;
@@ -242,7 +246,6 @@ bool calls_read(call_form form, const char *text, size_t n, const json_t *tools,
         break;
     }
     good = good && json_array_size(found) > 0 && json_array_extend(calls, found) == 0;
-    buf_free(&rounded);
     json_decref(found);
     return good;
 }

@@ -20,11 +20,12 @@ const cli_option template_options[] = {
 
 // ---- JSON ---------------------------------------------------------------------------------------
 
-// Integers of any size go through: marked strings in `out`, numbers again in encode().
-static pm_status decode(const char *text, size_t n, json_t **out, json_error_t *where)
+// Integers of any size go through: marked strings in `out` (then *large becomes true), numbers
+// again in encode().
+static pm_status decode(const char *text, size_t n, json_t **out, bool *large, json_error_t *where)
 {
     buf marked = {0};
-    large_hide(text, n, &marked);
+    *large |= large_hide(text, n, &marked);
     *out = marked.failed ? NULL
                          : json_loadb(marked.data ? marked.data : "", marked.len,
                                       JSON_DECODE_ANY | JSON_ALLOW_NUL, where);
@@ -34,11 +35,15 @@ static pm_status decode(const char *text, size_t n, json_t **out, json_error_t *
     return status;
 }
 
-static pm_status encode(const json_t *vars, char **text)
+static pm_status encode(const json_t *vars, bool large, char **text)
 {
     buf out = {0};
     char *marked = json_dumps(vars, JSON_REAL_PRECISION(17));
     if (!marked) return error_memory("the variables", 0);
+    if (!large) {
+        *text = marked;
+        return PM_OK;
+    }
     large_show(marked, strlen(marked), &out);
     free(marked);
     return buf_take(&out, text, NULL);
@@ -86,7 +91,7 @@ static json_t *variables_of(const json_t *line)
     return all;
 }
 
-static pm_status render_line(const lines *l, const json_t *line, json_t **answer)
+static pm_status render_line(const lines *l, const json_t *line, bool large, json_t **answer)
 {
     const json_t *name = json_object_get(line, "template");
     const json_t *vars = json_object_get(line, "vars");
@@ -101,7 +106,7 @@ static pm_status render_line(const lines *l, const json_t *line, json_t **answer
     if (l->folder) status = read_named(l->folder, json_string_value(name), &source, &n_source);
     json_t *variables = variables_of(line);
     char *encoded = NULL;
-    if (status == PM_OK) status = encode(variables, &encoded);
+    if (status == PM_OK) status = encode(variables, large, &encoded);
     if (status == PM_OK)
         status = pm_template_render(source ? source : json_string_value(name), n_source, encoded,
                                     l->now, &text, &n);
@@ -117,8 +122,9 @@ static pm_status answer_line(void *context, const char *text, size_t n)
 {
     json_error_t where;
     json_t *line = NULL, *answer = NULL;
-    pm_status status = decode(text, n, &line, &where);
-    if (status == PM_OK) status = render_line(context, line, &answer);
+    bool large = false;
+    pm_status status = decode(text, n, &line, &large, &where);
+    if (status == PM_OK) status = render_line(context, line, large, &answer);
     if (status != PM_OK) {
         const char *message = pm_last_error();
         answer = json_pack("{s:o}", "error", json_of_bytes(message, strlen(message)));
@@ -131,14 +137,14 @@ static pm_status answer_line(void *context, const char *text, size_t n)
 
 // ---- one rendering ----------------------------------------------------------------------------
 
-static pm_status read_json(const char *option, const char *path, json_t **out)
+static pm_status read_json(const char *option, const char *path, json_t **out, bool *large)
 {
     char *text = NULL;
     size_t n = 0;
     json_error_t where = {.line = 1, .text = "another kind of value"};
     pm_status status = read_input(path, &text, &n);
     if (status != PM_OK) return error_in(status, "--%s", option);
-    status = decode(text, n, out, &where);
+    status = decode(text, n, out, large, &where);
     free(text);
     if (status == PM_OK && !json_is_array(*out) && !json_is_object(*out)) {
         json_decref(*out);
@@ -150,14 +156,14 @@ static pm_status read_json(const char *option, const char *path, json_t **out)
     return status;
 }
 
-static pm_status set_variable(json_t *vars, const char *assignment)
+static pm_status set_variable(json_t *vars, const char *assignment, bool *large)
 {
     const char *equals = strchr(assignment, '=');
     json_error_t where;
     if (!equals || equals == assignment)
         return error_set(PM_ERROR_USAGE, "--set: '%s' is not NAME=JSON", assignment);
     json_t *value = NULL;
-    if (decode(equals + 1, strlen(equals + 1), &value, &where) != PM_OK)
+    if (decode(equals + 1, strlen(equals + 1), &value, large, &where) != PM_OK)
         return error_set(PM_ERROR_USAGE,
                          "--set: '%s' is not JSON (a text needs quotes: "
                          "NAME='\"text\"')",
@@ -166,18 +172,18 @@ static pm_status set_variable(json_t *vars, const char *assignment)
     return PM_OK;
 }
 
-static pm_status own_variables(const cli_args *args, json_t *vars)
+static pm_status own_variables(const cli_args *args, json_t *vars, bool *large)
 {
     const char *tools = args_get(args, "tools"), *messages = args_get(args, "messages");
     json_t *value = NULL;
-    pm_status status = read_json("messages", messages ? messages : "-", &value);
+    pm_status status = read_json("messages", messages ? messages : "-", &value, large);
     if (status != PM_OK) return status;
     // A request as chat programs keep it holds its messages under that name.
     json_t *list = json_object_get(value, "messages");
     json_object_set(vars, "messages", list ? list : value);
     json_decref(value);
     value = json_null();
-    if (tools) status = read_json("tools", tools, &value);
+    if (tools) status = read_json("tools", tools, &value, large);
     if (status != PM_OK) return status;
     json_object_set_new(vars, "tools", value);
     json_object_set_new(vars, "documents", json_null());
@@ -201,7 +207,8 @@ static pm_status render_one(const cli_args *args, double now)
     const char *used = NULL;
     size_t n_source = 0, n = 0;
     json_t *vars = json_object();
-    pm_status status = own_variables(args, vars);
+    bool large = false;
+    pm_status status = own_variables(args, vars, &large);
     if (status == PM_OK && (!file || args->n_words || named))
         status = loaded_vocabulary(args, args->n_words ? args->words[0] : NULL, &l);
     if (status == PM_OK && l.model) {
@@ -217,8 +224,8 @@ static pm_status render_one(const cli_args *args, double now)
         status = error_set(PM_ERROR_FILE, "%s: has no chat template (--template FILE gives one)",
                            l.path);
     for (size_t k = 0; status == PM_OK && args_nth(args, "set", k); k++)
-        status = set_variable(vars, args_nth(args, "set", k));
-    if (status == PM_OK) status = encode(vars, &encoded);
+        status = set_variable(vars, args_nth(args, "set", k), &large);
+    if (status == PM_OK) status = encode(vars, large, &encoded);
     if (status == PM_OK) status = pm_template_render(used, n_source, encoded, now, &text, &n);
     if (status == PM_OK) out_bytes(text, n);
     pm_free(text);

@@ -1,6 +1,7 @@
 #include "support/test.h"
 
 #include "base/buf.h"
+#include "base/large.h"
 #include "base/os.h"
 #include "base/size.h"
 
@@ -44,6 +45,52 @@ static void buffers_grow(void **state)
     free(text);
     buf_add(&b, "x", SIZE_MAX / 2);
     assert_int_equal(buf_take(&b, &text, &n), PM_ERROR_RUN);
+}
+
+// Integers of more than 64 bits become marked strings and come back; all else stays as it is.
+static void large_integers_are_hidden(void **state)
+{
+    (void)state;
+#define M LARGE_MARK
+    static const struct {
+        const char *text, *hidden, *rounded; // NULL: as it was
+    } list[] = {
+        {"", NULL, NULL},
+        {"[1, -9223372036854775808, 9223372036854775807, 1e400, \"99999999999999999999\"]", NULL,
+         NULL},
+        {"9223372036854775808", "\"" M "9223372036854775808\"", "9223372036854775808.0"},
+        {"[-9223372036854775809,{\"a\\\"1\":99999999999999999999}]",
+         "[\"" M "-9223372036854775809\",{\"a\\\"1\":\"" M "99999999999999999999\"}]",
+         "[-9223372036854775809.0,{\"a\\\"1\":99999999999999999999.0}]"},
+        {"99999999999999999999.5 99999999999999999999e1 -", NULL, NULL},
+        {"099999999999999999999", NULL, NULL}, // no JSON, and stays none
+        {"[\"a 99999999999999999999", NULL, NULL},
+        // the mark itself, as it stands and escaped: nothing is hidden
+        {"[\"" M "1\", 99999999999999999999]", NULL, "[\"" M "1\", 99999999999999999999.0]"},
+        {"[\"\\uDBFF\\udfffinteger:1\", 99999999999999999999]", NULL,
+         "[\"\\uDBFF\\udfffinteger:1\", 99999999999999999999.0]"},
+    };
+#undef M
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++) {
+        const char *text = list[i].text;
+        buf hidden = {0}, shown = {0}, rounded = {0};
+        buf_str(&hidden, "");
+        buf_str(&rounded, "");
+        bool any = large_hide(text, strlen(text), &hidden);
+        assert_int_equal(any, list[i].hidden != NULL);
+        assert_string_equal(hidden.data, any ? list[i].hidden : text);
+        if (any) large_show(hidden.data, hidden.len, &shown);
+        if (any) assert_string_equal(shown.data, text);
+        large_round(text, strlen(text), &rounded);
+        assert_string_equal(rounded.data, list[i].rounded ? list[i].rounded : text);
+        buf_free(&hidden);
+        buf_free(&shown);
+        buf_free(&rounded);
+    }
+    json_t *value = large_load_rounded("[9223372036854775808]", 21);
+    assert_true(json_real_value(json_array_get(value, 0)) == 0x1p63);
+    json_decref(value);
+    assert_null(large_load_rounded("", 0));
 }
 
 static void writer_leaves_nothing_behind(void **state)
@@ -139,6 +186,7 @@ int main(void)
         cmocka_unit_test(sizes_never_wrap),
         cmocka_unit_test(errors_are_one_line),
         cmocka_unit_test(buffers_grow),
+        cmocka_unit_test(large_integers_are_hidden),
         cmocka_unit_test(writer_leaves_nothing_behind),
         cmocka_unit_test(a_shrinking_file_is_noticed),
         cmocka_unit_test(pages_keep_what_they_hold),
