@@ -6,7 +6,8 @@
 
 #include "chat/template_internal.h"
 
-enum { LIMB = 1000000000, LIMB_DIGITS = 9, MAX_LIMBS = 480 }; // Python shows at most 4300 digits
+// 478 limbs have the 4300 digits that Python shows at most; a ratio of such needs a few more.
+enum { LIMB = 1000000000, LIMB_DIGITS = 9, MAX_LIMBS = 484 };
 
 struct tbig {
     bool negative;
@@ -449,9 +450,9 @@ tval tval_parse_float(trt *r, const tstr *s)
 static tval round_int(trt *r, tval v, int64_t digits, bool more)
 {
     if (digits < -4000) return tval_int(0);
-    tval unit = int_power(r, tval_int(10), -digits);
     if (tval_compare_int(v, tval_int(0)) < 0)
         return tval_negate(r, round_int(r, tval_negate(r, v), digits, more));
+    tval unit = int_power(r, tval_int(10), -digits);
     tval rest = tval_arith(r, OP_MOD, v, unit), down = tval_arith(r, OP_SUB, v, rest);
     int half = tval_compare_int(tval_arith(r, OP_MUL, rest, tval_int(2)), unit);
     tval quotient = tval_arith(r, OP_FLOORDIV, down, unit);

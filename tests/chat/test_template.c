@@ -186,7 +186,7 @@ static void once_unlike_jinja(void **state)
 {
     (void)state;
     check_units(test_source("tests/chat/data/unit_more.jsonl"),
-                test_source("tests/chat/data/unit_vars.json"), 23);
+                test_source("tests/chat/data/unit_vars.json"), 24);
 }
 
 // ---- literal and other text -------------------------------------------------------------------
