@@ -1,4 +1,5 @@
 // Two schemas that both have to hold, as one.
+#include <stdlib.h>
 #include <string.h>
 
 #include "chat/schema_internal.h"
@@ -52,13 +53,19 @@ static json_t *both_types(const json_t *a, const json_t *b)
     return list;
 }
 
+// The values of `a` that are among those of `b`.
 static json_t *both_values(const json_t *a, const json_t *b)
 {
-    json_t *list = json_array();
-    for (size_t i = 0; i < json_array_size(a); i++)
-        for (size_t k = 0; k < json_array_size(b); k++)
-            if (json_equal(json_array_get(a, i), json_array_get(b, k)))
-                json_array_append(list, json_array_get(a, i));
+    json_t *known = json_object(), *list = json_array();
+    for (size_t i = 0; i < json_array_size(b) + json_array_size(a); i++) {
+        bool of_b = i < json_array_size(b);
+        json_t *value = of_b ? json_array_get(b, i) : json_array_get(a, i - json_array_size(b));
+        char *text = json_dumps(value, JSON_ENCODE_ANY | JSON_SORT_KEYS);
+        if (text && of_b) json_object_set_new(known, text, json_true());
+        if (text && !of_b && json_object_get(known, text)) json_array_append(list, value);
+        free(text);
+    }
+    json_decref(known);
     return list;
 }
 

@@ -6,7 +6,13 @@
 #include "chat/schema_internal.h"
 #include "text/text.h"
 
-enum { MAX_RANGES = 256, MAX_NESTED = 64, MAX_COUNT = 1000, LAST_CODE = 0x10FFFF };
+enum {
+    MAX_RANGES = 256,
+    MAX_NESTED = 64,
+    MAX_COUNT = 1000,
+    MAX_BYTES = 1 << 20, // of the expression
+    LAST_CODE = 0x10FFFF
+};
 
 // Characters, as ranges; `others`: all but these.
 typedef struct set {
@@ -31,6 +37,7 @@ typedef struct shape {
 typedef struct regex {
     const char *at;
     buf *out;
+    size_t limit; // of its length
     const char *error;
     int nested;
     bool one_character; // the last atom was one
@@ -44,6 +51,12 @@ static lengths alternatives(regex *x, bool outermost, shape *s);
 static void fail(regex *x, const char *what)
 {
     if (!x->error) x->error = what;
+}
+
+static bool goes_on(regex *x)
+{
+    if (x->out->len > x->limit) fail(x, "a pattern that is too long");
+    return !x->error;
 }
 
 // ---- sets of characters -----------------------------------------------------------------------
@@ -175,8 +188,11 @@ static uint32_t unicode_escape(regex *x)
     }
     uint32_t code = hex(x, 4);
     if (code >= 0xD800 && code < 0xDC00 && x->at[0] == '\\' && x->at[1] == 'u') {
+        const char *behind = x->at;
         x->at += 2;
-        code = 0x10000 + ((code - 0xD800) << 10) + (hex(x, 4) - 0xDC00);
+        uint32_t low = hex(x, 4);
+        if (low >= 0xDC00 && low < 0xE000) return 0x10000 + ((code - 0xD800) << 10) + low - 0xDC00;
+        x->at = behind;
     }
     return code;
 }
@@ -371,7 +387,7 @@ static lengths sequence(regex *x, bool outermost, shape *s)
 {
     lengths all = {0, 0};
     buf_str(x->out, "\"\"");
-    while (!x->error && *x->at && *x->at != '|' && *x->at != ')') {
+    while (goes_on(x) && *x->at && *x->at != '|' && *x->at != ')') {
         if (outermost && *x->at == '$' && (!x->at[1] || x->at[1] == '|')) break;
         buf_char(x->out, ' ');
         lengths one = atom(x), c = counts(x);
@@ -398,7 +414,7 @@ static lengths sequence(regex *x, bool outermost, shape *s)
 static lengths alternatives(regex *x, bool outermost, shape *s)
 {
     lengths all = {SIZE_MAX, 0};
-    for (int n = 0; !x->error; n++) {
+    for (int n = 0; goes_on(x); n++) {
         bool from_start = outermost && *x->at == '^', to_end;
         if (from_start) x->at++;
         if (outermost && !from_start) buf_str(x->out, "char* ");
@@ -423,7 +439,7 @@ static lengths alternatives(regex *x, bool outermost, shape *s)
 const char *schema_pattern(const char *pattern, size_t least, size_t most, buf *out)
 {
     size_t start = out->len;
-    regex x = {.at = pattern, .out = out, .adjusted = -1};
+    regex x = {.at = pattern, .out = out, .limit = start + MAX_BYTES, .adjusted = -1};
     shape s = {.flexible = -1, .good = true};
     buf_str(out, "\"\\\"\" ( ");
     lengths all = alternatives(&x, true, &s);
@@ -438,7 +454,10 @@ const char *schema_pattern(const char *pattern, size_t least, size_t most, buf *
         if (least > s.fixed && least - s.fixed > c.least) c.least = least - s.fixed;
         if (most != SIZE_MAX && most - s.fixed < c.most) c.most = most - s.fixed;
         out->len = start;
-        x = (regex){.at = pattern, .out = out, .adjusted = s.flexible, .counts = c};
+        x.at = pattern;
+        x.term = 0;
+        x.adjusted = s.flexible;
+        x.counts = c;
         buf_str(out, "\"\\\"\" ( ");
         alternatives(&x, true, NULL);
     }

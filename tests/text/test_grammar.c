@@ -424,6 +424,14 @@ static void texts_of_schemas(void **state)
          {"9007199254740993"},
          {"9007199254740994", "9999999999999999"}},
         {"{\"enum\": [\"\U0010FFFFinteger:12\"]}", {"\"\U0010FFFFinteger:12\""}, {"12"}},
+        {"{\"pattern\": \"^[\\\\ud83d\\\\ude00][\\\\ud83d\\\\u0041]$\"}",
+         {"\"\U0001F600A\""},
+         {"\"\U0001F600\"", "\"\U0001F600B\"", "\"A\""}},
+        {"{\"allOf\": [{\"enum\": [1, \"a\", 0.5, {\"x\": 1, \"y\": 2}]}, {\"enum\": [{\"y\": 2, "
+         "\"x\": "
+         "1}, 2, \"a\", 0.5]}]}",
+         {"\"a\"", "0.5", "{\"x\":1,\"y\":2}"},
+         {"1", "2", "{\"y\":2,\"x\":1}"}},
         {"{\"enum\": [0.1, 1.5e30]}", {"0.1", "1.5e30"}, {"0.10000000000000001"}},
         {"{\"allOf\": [{\"$ref\": \"#/$defs/a\"}, {\"properties\": {\"y\": {\"maximum\": 5}, "
          "\"z\": {\"type\": \"null\"}}, \"required\": [\"z\"]}], \"$defs\": {\"a\": {\"type\": "
@@ -711,6 +719,14 @@ static void what_is_no_schema(void **state)
         if (!strstr(error_message(), list[i][1])) fail_msg("%s: %s", list[i][0], error_message());
         buf_free(&source);
     }
+    char long_pattern[30000] = "{\"pattern\": \"";
+    memset(long_pattern + strlen(long_pattern), '.', 20000);
+    strcat(long_pattern, "\"}");
+    buf long_source = {0};
+    assert_int_equal(schema_grammar(long_pattern, strlen(long_pattern), &long_source),
+                     PM_ERROR_USAGE);
+    assert_non_null(strstr(error_message(), "too long"));
+    buf_free(&long_source);
     // a schema that only ever goes on by itself
     static const char endless[] = "{\"$ref\": \"#\"}";
     buf source = {0};
