@@ -24,4 +24,12 @@ static inline double rng_double(uint64_t seed, uint64_t n)
     return (double)(rng_u64(seed, n) >> 11) * 0x1p-53;
 }
 
+// About normal, mean 0 and deviation 1: the sum of twelve uniform draws, less 6.
+static inline float rng_normal(uint64_t seed, uint64_t n)
+{
+    double sum = -6;
+    for (uint64_t i = 0; i < 12; i++) sum += rng_double(seed, 12 * n + i);
+    return (float)sum;
+}
+
 #endif

@@ -296,14 +296,6 @@ pm_status reproducer_valid(const reproducer *r)
     return error_set(PM_ERROR_FILE, "the operation to reproduce: %s%s", why, fault ? fault : "");
 }
 
-// About normal: twelve draws.
-static float normal(uint64_t seed, uint64_t n)
-{
-    double sum = -6;
-    for (uint64_t i = 0; i < 12; i++) sum += rng_double(seed, 12 * n + i);
-    return (float)sum;
-}
-
 // Rows [row, row + rows) of a buffer.
 static pm_status fill_rows(const reproducer *r, side *s, int id, uint64_t row, uint64_t rows)
 {
@@ -313,7 +305,7 @@ static pm_status fill_rows(const reproducer *r, side *s, int id, uint64_t row, u
     pm_status status = PM_OK;
     uint64_t seed = rng_u64(r->seed, REPRODUCER_TENSORS + (uint64_t)id);
     for (uint64_t i = row; i < row + rows && status == PM_OK; i++) {
-        for (uint32_t k = 0; k < width; k++) values[k] = normal(seed, i * width + k);
+        for (uint32_t k = 0; k < width; k++) values[k] = rng_normal(seed, i * width + k);
         status = side_write(s, 0, id, i, 0, width, values);
     }
     free(values);

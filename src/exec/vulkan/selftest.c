@@ -56,9 +56,7 @@ static double draw(small *s)
 
 static float normal(small *s)
 {
-    double sum = -6;
-    for (int i = 0; i < 12; i++) sum += draw(s);
-    return (float)sum;
+    return rng_normal(29, s->draws++);
 }
 
 // Random bits are every integer and every scale of a format; only of a usual size.
