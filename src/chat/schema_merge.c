@@ -4,51 +4,17 @@
 
 #include "chat/schema_internal.h"
 
-// Keywords that say nothing about a value.
-static bool describes(const char *key)
-{
-    static const char *const list[] = {"title",   "description", "default",      "examples",
-                                       "$schema", "$comment",    "$id",          "$defs",
-                                       "$anchor", "definitions", "deprecated",   "readOnly",
-                                       "example", "writeOnly",   "discriminator"};
-    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
-        if (!strcmp(list[i], key)) return true;
-    return false;
-}
-
-bool schema_restricts(const json_t *schema)
-{
-    const char *key;
-    json_t *unused;
-    json_object_foreach((json_t *)(uintptr_t)schema, key, unused)
-    {
-        if (!describes(key)) return true;
-    }
-    return false;
-}
-
-static bool has_type(const json_t *types, const char *name)
-{
-    if (json_is_string(types)) return !strcmp(json_string_value(types), name);
-    for (size_t i = 0; i < json_array_size(types); i++) {
-        const char *one = json_string_value(json_array_get(types, i));
-        if (one && !strcmp(one, name)) return true;
-    }
-    return false;
-}
-
 // The types of both; an integer is a number.
 static json_t *both_types(const json_t *a, const json_t *b)
 {
     static const char *const names[] = {"string", "integer", "number", "boolean",
                                         "null",   "object",  "array"};
     json_t *list = json_array();
+    bool number = schema_has_type(a, "number") && schema_has_type(b, "number");
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        bool whole = !strcmp(names[i], "integer");
-        bool in_a = has_type(a, names[i]) || (whole && has_type(a, "number"));
-        bool in_b = has_type(b, names[i]) || (whole && has_type(b, "number"));
-        bool number = has_type(a, "number") && has_type(b, "number");
-        if (in_a && in_b && !(whole && number)) json_array_append_new(list, json_string(names[i]));
+        if (number && !strcmp(names[i], "integer")) continue;
+        if (schema_has_type(a, names[i]) && schema_has_type(b, names[i]))
+            json_array_append_new(list, json_string(names[i]));
     }
     return list;
 }
@@ -155,7 +121,7 @@ json_t *schema_merge(const json_t *a, const json_t *b, const char **conflict)
             json_object_set(all, key, value);
             continue;
         }
-        if (describes(key) || json_equal(known, value)) continue;
+        if (schema_keyword(key) == SCHEMA_UNKNOWN || json_equal(known, value)) continue;
         json_t *joined = both(key, known, value);
         if (joined)
             json_object_set_new(all, key, joined);

@@ -374,15 +374,6 @@ static size_t plus(size_t a, size_t b)
     return a > SIZE_MAX - b ? SIZE_MAX : a + b;
 }
 
-static void put_counts(buf *out, lengths c)
-{
-    if (c.least == 1 && c.most == 1) return;
-    if (c.most == SIZE_MAX)
-        buf_printf(out, "{%zu,}", c.least);
-    else
-        buf_printf(out, "{%zu,%zu}", c.least, c.most);
-}
-
 static lengths sequence(regex *x, bool outermost, shape *s)
 {
     lengths all = {0, 0};
@@ -394,7 +385,7 @@ static lengths sequence(regex *x, bool outermost, shape *s)
         if (x->error) break;
         bool one_character = x->one_character;
         if (outermost && x->term++ == x->adjusted) c = x->counts;
-        put_counts(x->out, c);
+        schema_add_counts(x->out, c.least, c.most);
         lengths term = {times(one.least, c.least), times(one.most, c.most)};
         all = (lengths){plus(all.least, term.least), plus(all.most, term.most)};
         if (!s) continue;

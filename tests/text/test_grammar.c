@@ -448,6 +448,14 @@ static void texts_of_schemas(void **state)
          "{\"c\": {\"title\": \"C\", \"allOf\": [{\"$ref\": \"#/$defs/n\"}]}}}}}",
          {"{}", "{\"c\": {\"c\": {}}}"},
          {"{\"c\": 1}"}},
+        {"{\"$ref\": \"#/$defs/n\", \"$defs\": {\"n\": {\"properties\": {\"c\": {\"x-a\": 1, "
+         "\"$ref\": "
+         "\"#/$defs/n\"}}}}}",
+         {"{}", "{\"c\": {\"c\": {}}}"},
+         {"{\"c\": 1}"}},
+        {"{\"allOf\": [{\"x-a\": 1, \"minimum\": 1}, {\"x-a\": 2, \"type\": \"integer\"}]}",
+         {"1"},
+         {"0", "1.5"}},
         {"{\"exclusiveMinimum\": 5}", {"6", "5.5"}, {"5", "4", "\"a\""}},
         {"{\"$ref\": \"#/$defs/p\", \"items\": true, \"$defs\": {\"p\": {\"prefixItems\": "
          "[{\"const\": "
@@ -704,6 +712,9 @@ static void what_is_no_schema(void **state)
          "'items'"},
         {"{\"allOf\": [{\"prefixItems\": [true]}, {\"prefixItems\": [{\"const\": 1}]}]}",
          "'prefixItems'"},
+        {"{\"type\": [\"null\", \"null\", \"null\", \"null\", \"null\", \"null\", \"null\", "
+         "\"null\"]}",
+         "more types than there are"},
         {"{\"enum\": []}", "no list of values"},
         {"{\"anyOf\": []}", "no list of schemas"},
         {"{\"enum\": [1], \"minimum\": 1}", "not supported beside enum: 'minimum'"},
