@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/buf.h"
+#include "base/large.h"
 #include "base/rng.h"
 #include "chat/answer.h"
 #include "chat/schema.h"
@@ -76,9 +77,13 @@ static void complete(const grammar *g, uint64_t seed)
         buf_char(&text, byte);
     }
     if (grammar_complete(r) && text.len) {
-        json_t *value = json_loadb(text.data, text.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
+        buf rounded = {0};
+        large_round(text.data, text.len, &rounded); // jansson refuses large integers
+        json_t *value =
+            json_loadb(rounded.data, rounded.len, JSON_DECODE_ANY | JSON_ALLOW_NUL, NULL);
         if (!value) abort();
         json_decref(value);
+        buf_free(&rounded);
     }
     buf_free(&text);
     grammar_run_close(r);
