@@ -1,5 +1,6 @@
 #version 450
 #extension GL_GOOGLE_include_directive : require
+#extension GL_EXT_control_flow_attributes : require
 // PICK: one workgroup a marked row. The largest logits are found by radix selection, a byte of the
 // key a pass: the key is the logit in an order that integers have, then the id from the lowest up,
 // so that equal logits keep the lowest ids. Then a bitonic sort of the selected ones.
@@ -15,7 +16,7 @@ const uint N_TOP = 256u, HEADER = 5u, PICK_WORDS = HEADER + 2u * N_TOP;
 
 shared uint histogram[256];
 shared uint top_key[N_TOP], top_id[N_TOP];
-shared uint n_selected, chosen_byte, n_left, not_finite;
+shared uint n_selected, chosen_byte, n_chosen, n_left, not_finite;
 
 bool is_nan(uint bits)
 {
@@ -30,26 +31,38 @@ uint key_of(float x)
     return (bits & 0x80000000u) != 0u ? ~bits : bits | 0x80000000u;
 }
 
+// Logits first, first + w, ... of a row, on their way at once; behind the end the last.
+void load_four(uint base, uint first, out float x[4])
+{
+    uint w = gl_WorkGroupSize.x, last = p.n_vocab - 1u;
+    [[unroll]] for (uint k = 0u; k < 4u; k++) x[k] = logits[base + min(first + k * w, last)];
+}
+
 // Of the candidates that match (mask, prefix), how is byte `shift` spread? Then the byte in which
-// the n_left-th largest lies.
+// the n_left-th largest lies, and how many have it.
 void choose_byte(uint base, uint key_prefix, uint key_mask, uint id_prefix, uint id_mask,
                  bool of_id, uint shift)
 {
     uint tid = gl_LocalInvocationID.x, w = gl_WorkGroupSize.x;
     for (uint i = tid; i < 256u; i += w) histogram[i] = 0u;
     barrier();
-    for (uint i = tid; i < p.n_vocab; i += w) {
-        float x = logits[base + i];
-        if (is_nan(floatBitsToUint(x))) continue;
-        uint key = key_of(x), id = ~i;
-        if ((key & key_mask) != key_prefix || (id & id_mask) != id_prefix) continue;
-        atomicAdd(histogram[((of_id ? id : key) >> shift) & 0xffu], 1u);
+    for (uint first = tid; first < p.n_vocab; first += 4u * w) {
+        float x[4];
+        load_four(base, first, x);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            uint i = first + k * w, key = key_of(x[k]), id = ~i;
+            if (key_mask == 0u && !is_finite(x[k])) not_finite = 1u;
+            if (i < p.n_vocab && !is_nan(floatBitsToUint(x[k])) &&
+                (key & key_mask) == key_prefix && (id & id_mask) == id_prefix)
+                atomicAdd(histogram[((of_id ? id : key) >> shift) & 0xffu], 1u);
+        }
     }
     barrier();
     if (tid == 0u) {
         uint byte = 255u, left = n_left;
         while (byte > 0u && histogram[byte] < left) left -= histogram[byte--];
         chosen_byte = byte;
+        n_chosen = histogram[byte];
         n_left = left;
     }
     barrier();
@@ -92,8 +105,6 @@ void pick_row(uint row)
         top_id[i] = 0xffffffffu;
     }
     barrier();
-    for (uint i = tid; i < p.n_vocab; i += w)
-        if (!is_finite(logits[base + i])) not_finite = 1u;
 
     uint key_prefix = 0u, key_mask = 0u, id_prefix = 0u, id_mask = 0u;
     for (int shift = 24; shift >= 0; shift -= 8) {
@@ -101,18 +112,22 @@ void pick_row(uint row)
         key_prefix |= chosen_byte << uint(shift);
         key_mask |= 0xffu << uint(shift);
     }
-    for (int shift = 24; shift >= 0; shift -= 8) {
+    // Where all that are equal to the last one are wanted, as nearly always, no id decides.
+    bool some_of_equals = n_chosen != n_left;
+    for (int shift = 24; some_of_equals && shift >= 0; shift -= 8) {
         choose_byte(base, key_prefix, key_mask, id_prefix, id_mask, true, uint(shift));
         id_prefix |= chosen_byte << uint(shift);
         id_mask |= 0xffu << uint(shift);
     }
-    for (uint i = tid; i < p.n_vocab; i += w) {
-        float x = logits[base + i];
-        if (is_nan(floatBitsToUint(x))) continue;
-        uint key = key_of(x);
-        if (key < key_prefix || (key == key_prefix && ~i < id_prefix)) continue;
-        uint at = atomicAdd(n_selected, 1u);
-        if (at < N_TOP) {
+    for (uint first = tid; first < p.n_vocab; first += 4u * w) {
+        float x[4];
+        load_four(base, first, x);
+        [[unroll]] for (uint k = 0u; k < 4u; k++) {
+            uint i = first + k * w, key = key_of(x[k]);
+            bool below = key < key_prefix || (key == key_prefix && ~i < id_prefix);
+            if (i >= p.n_vocab || below || is_nan(floatBitsToUint(x[k]))) continue;
+            uint at = atomicAdd(n_selected, 1u);
+            if (at >= N_TOP) continue;
             top_key[at] = key;
             top_id[at] = i;
         }
@@ -122,7 +137,12 @@ void pick_row(uint row)
 
     uint out_at = row * PICK_WORDS;
     float best = logits[base + min(top_id[0], p.n_vocab - 1u)], sum = 0.0;
-    for (uint i = tid; i < p.n_vocab; i += w) sum += exp(max(logits[base + i] - best, -80.0));
+    for (uint first = tid; first < p.n_vocab; first += 4u * w) {
+        float x[4];
+        load_four(base, first, x);
+        [[unroll]] for (uint k = 0u; k < 4u; k++)
+            sum += mix(0.0, exp(max(x[k] - best, -80.0)), first + k * w < p.n_vocab);
+    }
     sum = workgroup_sum(sum);
     for (uint i = tid; i < n_top; i += w) {
         bool there = top_id[i] < p.n_vocab;

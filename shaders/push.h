@@ -85,6 +85,7 @@ struct push_rope_kv {
     uint first_head, n_heads, write_q;
 };
 
+#define ATTEND_MAX_SPLITS 32 // parts of a row's keys; engine/placement.c plans for it
 struct push_attend {
     uint q_col, q_stride;
     uint out_col, out_stride;

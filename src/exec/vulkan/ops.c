@@ -276,7 +276,7 @@ typedef struct attend_shape {
     uint32_t split, n_splits;
 } attend_shape;
 
-enum { MAX_SPLITS = 32, ATTEND_QUERIES = 8, ATTEND_TILE = 128 };
+enum { ATTEND_QUERIES = 8, ATTEND_TILE = 128 };
 
 static uint32_t attend_shared(uint32_t queries, uint32_t head_dim, uint32_t w)
 {
@@ -296,8 +296,8 @@ static attend_shape shape_of(const vk_device *d, const plan_attend *a, vk_extent
     uint32_t tiles = (extent.n_kv + s.tile - 1) / s.tile, tiles_per_part = tiles;
     if (few) {
         tiles_per_part = (d->profile->attend_split + s.tile - 1) / s.tile;
-        if (tiles > tiles_per_part * MAX_SPLITS)
-            tiles_per_part = (tiles + MAX_SPLITS - 1) / MAX_SPLITS;
+        if (tiles > tiles_per_part * ATTEND_MAX_SPLITS)
+            tiles_per_part = (tiles + ATTEND_MAX_SPLITS - 1) / ATTEND_MAX_SPLITS;
     }
     s.split = tiles_per_part * s.tile;
     s.n_splits = (extent.n_kv + s.split - 1) / s.split;
@@ -465,7 +465,9 @@ static pm_status emit_pick(exec *e, vk_recording *r, const plan_op *op)
     struct push_pick push = {.n_vocab = e->set->n_vocab};
     vk_dispatch d = {
         .label = op->label,
-        .key = {.n_spec = 1, .spec = {workgroup(e->device, 256)}},
+        // one workgroup a row: as wide as a card has them, on a processor no wider than the list
+        .key = {.n_spec = 1,
+                .spec = {workgroup(e->device, e->device->profile->watchdog ? 1024 : 256)}},
         .bind = {{.reads = true}, {.writes = true}},
         .push = &push,
         .push_bytes = sizeof push,
