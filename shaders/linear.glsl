@@ -6,7 +6,8 @@
 #include "q8.glsl"
 #include "quant.glsl"
 
-layout(constant_id = 5) const bool X_VEC4 = true; // rows of x begin at 16 bytes, no ragged end
+// Rows of x and the norm's weight begin at 16 bytes and have no ragged end.
+layout(constant_id = 5) const bool X_VEC4 = true;
 layout(constant_id = 6) const bool X_Q8 = false;  // x is q8, decoded to floats (always with DOT)
 layout(constant_id = 7) const bool OUT_Q8 = false;
 // What a product has, known when the pipeline is made: drivers on a processor run both sides of
@@ -22,6 +23,7 @@ layout(set = 0, binding = 1, std430) readonly buffer XQuants { uvec4 xq[]; };
 layout(set = 0, binding = 2, std430) buffer Out { float o[]; };
 layout(set = 0, binding = 2, std430) buffer OutWords { uint o_words[]; };
 layout(set = 0, binding = 3, std430) readonly buffer Vectors { float vectors[]; }; // or residual
+layout(set = 0, binding = 3, std430) readonly buffer Vectors4 { vec4 vectors4[]; };
 layout(push_constant) uniform Push { push_linear p; };
 
 #ifdef DOT
@@ -91,6 +93,10 @@ float load_x_value(uint at, uint col)
 
 void load_norm(uint u, out vec4 norm[4])
 {
+    if (X_VEC4) {
+        [[unroll]] for (uint k = 0u; k < 4u; k++) norm[k] = vectors4[(p.norm >> 2) + 4u * u + k];
+        return;
+    }
     [[unroll]] for (uint k = 0u; k < 16u; k++) {
         uint col = 16u * u + k;
         norm[k >> 2][k & 3u] = vectors[p.norm + min(col, p.cols - 1u)]; // beyond: x is 0

@@ -244,10 +244,12 @@ static uint32_t flags_of(const product *p)
 }
 
 // Specialization constants 5 to 7 (linear.glsl has them all)
-static void specialize_views(const exec *e, const product *p, uint32_t cols, uint32_t *spec)
+static void specialize_views(const exec *e, const product *p, uint32_t cols, uint32_t norm,
+                             uint32_t *spec)
 {
     const plan_buf *x = &e->set->bufs[p->l.x.buf];
-    spec[0] = cols % 16 == 0 && p->l.x.col % 4 == 0 && x->width % 4 == 0;
+    spec[0] = cols % 16 == 0 && p->l.x.col % 4 == 0 && x->width % 4 == 0 &&
+              (norm == PUSH_NONE || norm % 4 == 0);
     spec[1] = p->act == PLAN_ACT_Q8;
     spec[2] = p->q8_out;
 }
@@ -333,7 +335,7 @@ static pm_status emit_dispatch(exec *e, vk_recording *r, const product *p, const
     };
     if (flags & PUSH_RESIDUAL) dispatch.bind[3].range = rows_of(e, p->l.residual.buf);
     memcpy(dispatch.key.spec, k.spec, sizeof k.spec);
-    specialize_views(e, p, t->cols, dispatch.key.spec + 5);
+    specialize_views(e, p, t->cols, push.norm, dispatch.key.spec + 5);
     dispatch.key.spec[8] = flags;
     dispatch.key.spec[9] = push.norm != PUSH_NONE;
     for (uint32_t i = 0; i < MAX_TOGETHER; i++) dispatch.key.spec[10] |= push.bias[i] != PUSH_NONE;
