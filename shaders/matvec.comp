@@ -25,7 +25,8 @@ layout(constant_id = 4) const uint N = 1;
 #ifdef SUBGROUP
 #define LANE  gl_SubgroupInvocationID
 #define TEAM  gl_SubgroupID
-#define N_LANES gl_SubgroupSize
+// Where a driver can't be asked for a size, gl_SubgroupSize may be more than the lanes there are.
+#define N_LANES (WORKGROUP / gl_NumSubgroups)
 #define N_TEAMS gl_NumSubgroups
 #else
 #define LANE  (gl_LocalInvocationIndex % LANES)

@@ -110,6 +110,16 @@ static void spoil(uint32_t *code, size_t n_words)
     }
 }
 
+// Does the module declare the capability GroupNonUniform? Capabilities come first.
+static bool has_subgroups(const vk_shader *shader)
+{
+    enum { HEADER = 5, OP_CAPABILITY = 17, GROUP_NON_UNIFORM = 61 };
+    const uint32_t *code = shader->code;
+    for (size_t i = HEADER; (code[i] & 0xffff) == OP_CAPABILITY; i += code[i] >> 16)
+        if (code[i + 1] == GROUP_NON_UNIFORM) return true;
+    return false;
+}
+
 static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
 {
     const vk_shader *shader = key->shader;
@@ -129,13 +139,14 @@ static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
     VkResult result = vkCreateShaderModule(d->device, &code, NULL, &module);
     free(words);
     if (result != VK_SUCCESS) return kernel_failed(d, shader, result);
-    // Kernels count on the size of subgroups that they were specialized for.
+    // Kernels count on the size of subgroups that they were specialized for. Those without subgroup
+    // operations leave it to the driver, which may know of one that spills fewer registers.
     VkPipelineShaderStageRequiredSubgroupSizeCreateInfo size = {
         .sType = VK_STRUCTURE_TYPE_PIPELINE_SHADER_STAGE_REQUIRED_SUBGROUP_SIZE_CREATE_INFO,
         .requiredSubgroupSize = d->limits.subgroup_size,
     };
     uint32_t workgroup = key->n_spec > 0 ? key->spec[0] : 0;
-    bool full = d->features.subgroup_size && workgroup > 0 &&
+    bool full = d->features.subgroup_size && has_subgroups(shader) && workgroup > 0 &&
                 workgroup % d->limits.subgroup_size == 0 &&
                 workgroup / d->limits.subgroup_size <= d->limits.max_subgroups;
     VkComputePipelineCreateInfo info = {
