@@ -195,6 +195,10 @@ static pm_status open_device(vk_device *d)
     if (status == PM_OK) status = vk_limits_used(p, &d->options, &d->features, &d->limits);
     if (status == PM_OK) status = vk_profile_used(p, &d->options, &d->profile);
     if (status != PM_OK) return status;
+    // Until something was measured a device is taken for slow: the first submission of one that is
+    // must not outlast the system's patience.
+    bool discrete = p->candidate.type == VK_PHYSICAL_DEVICE_TYPE_DISCRETE_GPU;
+    atomic_store(&d->pace, !d->profile->watchdog ? 1.0 : discrete ? 2.0 : 8.0);
     if (!(d->lock = os_mutex_create())) return error_memory("a lock", 0);
     status = create_device(d);
     if (status == PM_OK) status = vk_kernels_create(d);
@@ -210,7 +214,6 @@ pm_status vk_device_open(const exec_gpu *options, vk_device **out)
     vk_device *d = calloc(1, sizeof *d);
     if (!d) return error_memory("a device", sizeof *d);
     if (options) d->options = *options;
-    atomic_store(&d->pace, 1.0);
     const char *folder = d->options.cache_dir, *wrong = d->options.wrong_kernel;
     snprintf(d->wrong_kernel, sizeof d->wrong_kernel, "%s", wrong ? wrong : "");
     if (folder) d->cache_dir = strdup(folder);
