@@ -110,14 +110,15 @@ static void spoil(uint32_t *code, size_t n_words)
     }
 }
 
-// Does the module declare the capability GroupNonUniform? Capabilities come first.
+// Does the module declare the capability GroupNonUniform? Capabilities come first. Variants _one
+// count on subgroups too, with a barrier that needs no capability.
 static bool has_subgroups(const vk_shader *shader)
 {
     enum { HEADER = 5, OP_CAPABILITY = 17, GROUP_NON_UNIFORM = 61 };
     const uint32_t *code = shader->code;
     for (size_t i = HEADER; (code[i] & 0xffff) == OP_CAPABILITY; i += code[i] >> 16)
         if (code[i + 1] == GROUP_NON_UNIFORM) return true;
-    return false;
+    return strstr(shader->name, "_one") != NULL;
 }
 
 static pm_status make(vk_device *d, const vk_pipeline_key *key, VkPipeline *out)
