@@ -38,7 +38,9 @@ bool os_guard_mapped(void (*run)(void *arg), void *arg);
 pm_status os_read_whole(const char *path, uint64_t max, char **data, size_t *n);
 
 // A file that appears under its name only when it is complete: written beside (PATH.part-PID),
-// renamed by commit. Any failure, and abort, removes it.
+// renamed by commit. Any failure, and abort, removes it. One that replaces another has its
+// permissions; links stay, and what they lead to is replaced. What is no regular file (a pipe, a
+// terminal) is written itself.
 typedef struct os_writer os_writer;
 pm_status os_writer_open(const char *path, os_writer **out);
 pm_status os_writer_write(os_writer *w, const void *data, uint64_t n);

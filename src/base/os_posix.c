@@ -24,6 +24,9 @@
 #include <termios.h>
 #include <time.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 #include "base/buf.h"
 
@@ -131,34 +134,54 @@ void os_file_prefetch(os_file *f, uint64_t offset, uint64_t n)
 }
 
 static _Thread_local sigjmp_buf *guard_target;
-static pthread_once_t guard_once = PTHREAD_ONCE_INIT;
+static struct sigaction guard_before; // what the program around us had for its own maps
 
-static void on_bus_error(int signal_number)
+static void on_bus_error(int signal_number, siginfo_t *info, void *context)
 {
     if (guard_target) siglongjmp(*guard_target, 1);
-    signal(signal_number, SIG_DFL);
-    raise(signal_number);
+    if (guard_before.sa_flags & SA_SIGINFO) {
+        guard_before.sa_sigaction(signal_number, info, context);
+    } else if (guard_before.sa_handler != SIG_DFL && guard_before.sa_handler != SIG_IGN) {
+        guard_before.sa_handler(signal_number);
+    } else {
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
 }
 
+// Again where somebody has put another handler in the place since.
 static void guard_install(void)
 {
-    struct sigaction action = {.sa_handler = on_bus_error, .sa_flags = SA_NODEFER};
-    sigaction(SIGBUS, &action, NULL);
+    static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+    struct sigaction action = {.sa_sigaction = on_bus_error, .sa_flags = SA_NODEFER | SA_SIGINFO};
+    struct sigaction now;
+    pthread_mutex_lock(&lock);
+    sigaction(SIGBUS, NULL, &now);
+    if (!(now.sa_flags & SA_SIGINFO) || now.sa_sigaction != on_bus_error) {
+        guard_before = now;
+        sigaction(SIGBUS, &action, NULL);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 bool os_guard_mapped(void (*run)(void *arg), void *arg)
 {
-    pthread_once(&guard_once, guard_install);
+    guard_install();
+    sigset_t bus, mask; // a blocked SIGBUS would end the process unseen
+    sigemptyset(&bus);
+    sigaddset(&bus, SIGBUS);
+    pthread_sigmask(SIG_UNBLOCK, &bus, &mask);
     sigjmp_buf here;
     sigjmp_buf *volatile outer = guard_target;
-    if (sigsetjmp(here, 1)) {
-        guard_target = outer;
-        return false;
+    volatile bool whole = false;
+    if (!sigsetjmp(here, 1)) {
+        guard_target = &here;
+        run(arg);
+        whole = true;
     }
-    guard_target = &here;
-    run(arg);
     guard_target = outer;
-    return true;
+    pthread_sigmask(SIG_SETMASK, &mask, NULL);
+    return whole;
 }
 
 pm_status os_read_whole(const char *path, uint64_t max, char **data, size_t *n)
@@ -194,25 +217,51 @@ pm_status os_read_whole(const char *path, uint64_t max, char **data, size_t *n)
 
 struct os_writer {
     FILE *file;
-    char *path, *part;
+    char *path;   // as it was given
+    char *target; // what links lead to
+    char *part;   // NULL: the target itself is written, being no regular file
     uint64_t offset;
 };
+
+// Who may read the old file may read the new one, nobody else.
+static FILE *create_file(const char *path, const struct stat *old)
+{
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (fd < 0) return NULL;
+    if (!old || fchmod(fd, old->st_mode & 07777) == 0) {
+        FILE *file = fdopen(fd, "wb");
+        if (file) return file;
+    }
+    int error = errno;
+    close(fd);
+    errno = error;
+    return NULL;
+}
 
 pm_status os_writer_open(const char *path, os_writer **out)
 {
     *out = NULL;
+    struct stat old;
     os_writer *w = calloc(1, sizeof *w);
-    size_t n = strlen(path) + 32;
+    bool exists = stat(path, &old) == 0, beside = !exists || S_ISREG(old.st_mode);
+    size_t n = 0;
     if (w) {
         w->path = strdup(path);
-        w->part = malloc(n);
+        w->target = exists ? realpath(path, NULL) : NULL;
+        if (!w->target) w->target = strdup(path);
+        n = w->target ? strlen(w->target) + 32 : 0;
+        if (n && beside) w->part = malloc(n);
     }
-    if (!w || !w->path || !w->part) {
+    if (!w || !w->path || !w->target || (beside && !w->part)) {
         os_writer_abort(w);
-        return error_memory("a file name", n);
+        return error_memory("a file name", strlen(path));
     }
-    snprintf(w->part, n, "%s.part-%ld", path, (long)getpid());
-    w->file = fopen(w->part, "wb");
+    if (beside) {
+        snprintf(w->part, n, "%s.part-%ld", w->target, (long)getpid());
+        w->file = create_file(w->part, exists ? &old : NULL);
+    } else {
+        w->file = fopen(w->target, "wb");
+    }
     if (!w->file) {
         pm_status status =
             error_set(PM_ERROR_RUN, "%s: cannot be written: %s", path, strerror(errno));
@@ -240,10 +289,10 @@ uint64_t os_writer_offset(const os_writer *w)
 pm_status os_writer_commit(os_writer *w)
 {
     int error = 0;
-    if (fflush(w->file) != 0 || fsync(fileno(w->file)) != 0) error = errno;
+    if (fflush(w->file) != 0 || (w->part && fsync(fileno(w->file)) != 0)) error = errno;
     if (fclose(w->file) != 0 && !error) error = errno;
     w->file = NULL;
-    if (!error && rename(w->part, w->path) != 0) error = errno;
+    if (!error && w->part && rename(w->part, w->target) != 0) error = errno;
     pm_status status = PM_OK;
     if (error) {
         status = error_set(PM_ERROR_RUN, "%s: writing failed: %s", w->path, strerror(error));
@@ -261,6 +310,7 @@ void os_writer_abort(os_writer *w)
     if (w->file) fclose(w->file);
     if (w->part) unlink(w->part);
     free(w->path);
+    free(w->target);
     free(w->part);
     free(w);
 }
@@ -291,6 +341,7 @@ uint64_t os_free_room(const char *folder)
 
 pm_status os_make_directory(const char *path)
 {
+    if (!*path) return error_set(PM_ERROR_RUN, "the empty path is no folder");
     char *copy = strdup(path);
     if (!copy) return error_memory("a path", strlen(path));
     pm_status status = PM_OK;
@@ -464,29 +515,51 @@ static int physical_cores(void)
     return n;
 }
 
+// Processors that we may run on. The system refuses a set that is smaller than its own.
+static int allowed_processors(void)
+{
+    for (int n = 1024; n <= 1 << 20; n *= 2) {
+        size_t bytes = CPU_ALLOC_SIZE((size_t)n);
+        cpu_set_t *set = CPU_ALLOC((size_t)n);
+        if (!set) return 0;
+        int count = sched_getaffinity(0, bytes, set) == 0 ? CPU_COUNT_S(bytes, set) : 0;
+        CPU_FREE(set);
+        if (count > 0) return count;
+        if (errno != EINVAL) return 0;
+    }
+    return 0;
+}
+
 os_cpus os_cpu_counts(void)
 {
-    os_cpus counts = {.quota = cgroup_quota(), .physical = physical_cores()};
-    cpu_set_t set;
-    if (sched_getaffinity(0, sizeof set, &set) == 0) counts.affinity = CPU_COUNT(&set);
-    return counts;
+    return (os_cpus){
+        .affinity = allowed_processors(), .quota = cgroup_quota(), .physical = physical_cores()};
 }
 
 int os_default_threads(void)
 {
     os_cpus counts = os_cpu_counts();
-    int threads = counts.affinity > 0 ? counts.affinity : 1;
+    int threads = counts.affinity > 0 ? counts.affinity : (int)sysconf(_SC_NPROCESSORS_ONLN);
+    if (threads < 1) threads = 1;
     if (counts.quota > 0 && counts.quota < threads) threads = counts.quota;
     if (counts.physical > 0 && counts.physical < threads) threads = counts.physical;
     return threads;
 }
+
+#if defined(__x86_64__)
+static bool has_f16c(void) // not every compiler's __builtin_cpu_supports knows it
+{
+    unsigned eax, ebx, ecx, edx;
+    return __get_cpuid(1, &eax, &ebx, &ecx, &edx) && (ecx & bit_F16C);
+}
+#endif
 
 os_cpu_features os_cpu_detect(void)
 {
     os_cpu_features features = {0};
 #if defined(__x86_64__)
     __builtin_cpu_init();
-    features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+    features.avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && has_f16c();
     features.avx512_vnni =
         features.avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
         __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
@@ -648,14 +721,18 @@ void os_pipe_errors(void)
 void os_interrupts_catch(void)
 {
     // No SA_RESTART: a read that waits for input returns, so that the prompt can react.
-    struct sigaction action = {.sa_handler = on_interrupt};
-    sigaction(SIGINT, &action, NULL);
+    struct sigaction action = {.sa_handler = on_interrupt}, before;
+    // What is ignored (a script's job in the background) stays so.
+    if (sigaction(SIGINT, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGINT, &action, NULL);
     os_pipe_errors();
 }
 
 void os_interrupts_release(void)
 {
-    signal(SIGINT, SIG_DFL);
+    struct sigaction now;
+    if (sigaction(SIGINT, NULL, &now) == 0 && now.sa_handler == on_interrupt)
+        signal(SIGINT, SIG_DFL);
 }
 
 void os_interrupts_call(void (*run)(void *arg), void *arg)
@@ -678,7 +755,9 @@ void os_interrupts_clear(void)
 // Inside a handler the signal waits until the handler has returned.
 static void die_by(int signal_number)
 {
-    if (terminal_is_kept) tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
+    // In the background the terminal is another program's, and asking would stop us.
+    if (terminal_is_kept && tcgetpgrp(STDIN_FILENO) == getpgrp())
+        tcsetattr(STDIN_FILENO, TCSANOW, &kept_terminal);
     for (int fd = STDOUT_FILENO; fd <= STDERR_FILENO; fd++) {
         const char *text = terminal_undo[fd];
         ssize_t written = text ? write(fd, text, strlen(text)) : 0;
@@ -854,6 +933,24 @@ static bool exchange(int *in, int out, const char *input, size_t n, size_t max, 
     }
 }
 
+// Waits for the program's end; one that was asked to end gets 2 seconds for it. False: somebody
+// else has waited for it.
+static bool wait_for(pid_t pid, bool asked, int *state)
+{
+    double last = os_seconds() + 2;
+    for (;;) {
+        pid_t got = waitpid(pid, state, asked ? WNOHANG : 0);
+        if (got == pid) return true;
+        if (got < 0 && errno != EINTR) return false;
+        if (!asked) continue;
+        if (os_seconds() > last) {
+            kill(pid, SIGKILL);
+            asked = false;
+        }
+        os_sleep(0.02);
+    }
+}
+
 pm_status os_run_program(const char *program, const char *input, size_t n, size_t max,
                          char **output, size_t *n_output, int *exit_status)
 {
@@ -874,14 +971,18 @@ pm_status os_run_program(const char *program, const char *input, size_t n, size_
     close_pipe(to);
     close_pipe(from);
     if (!whole) kill(pid, SIGTERM);
-    while (waitpid(pid, &state, 0) < 0 && errno == EINTR) {
-    }
+    bool waited = wait_for(pid, !whole, &state);
     if (!whole) {
         bool long_output = text.len > max;
         buf_free(&text);
         return long_output ? error_set(PM_ERROR_RUN, "%s: its output is longer than %zu bytes",
                                        program, max)
                            : error_set(PM_ERROR_RUN, "%s: was interrupted", program);
+    }
+    if (!waited) {
+        buf_free(&text);
+        return error_set(PM_ERROR_RUN, "%s: how it ended can't be known (SIGCHLD is ignored here)",
+                         program);
     }
     *exit_status = WIFEXITED(state) ? WEXITSTATUS(state) : 128 + WTERMSIG(state);
     return buf_take(&text, output, n_output);

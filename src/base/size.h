@@ -4,7 +4,10 @@
 #define PUMICE_BASE_SIZE_H
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
+
+_Static_assert(sizeof(size_t) >= 8, "files have 64-bit sizes, and memory holds what they say");
 
 static inline bool size_add(uint64_t a, uint64_t b, uint64_t *out)
 {

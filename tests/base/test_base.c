@@ -1,5 +1,12 @@
 #include "support/test.h"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "base/buf.h"
 #include "base/large.h"
 #include "base/os.h"
@@ -117,6 +124,59 @@ static void writer_leaves_nothing_behind(void **state)
     free(out);
 }
 
+static void write_file(const char *path, const char *text)
+{
+    os_writer *w;
+    assert_ok(os_writer_open(path, &w));
+    assert_ok(os_writer_write(w, text, strlen(text)));
+    assert_ok(os_writer_commit(w));
+}
+
+static void assert_content(const char *path, const char *text)
+{
+    char *data = test_read(path, NULL);
+    assert_string_equal(data, text);
+    free(data);
+}
+
+// A private file stays private, a link stays a link, and what is no file is not replaced by one.
+static void writer_keeps_what_a_file_is(void **state)
+{
+    (void)state;
+    char file[1024], link[1024];
+    struct stat st;
+    snprintf(file, sizeof file, "%s", test_temp("private"));
+    snprintf(link, sizeof link, "%s", test_temp("link"));
+    test_write(file, "old", 3);
+    assert_int_equal(chmod(file, 0600), 0);
+    write_file(file, "new");
+    assert_content(file, "new");
+    assert_int_equal(stat(file, &st), 0);
+    assert_int_equal(st.st_mode & 0777, 0600);
+    assert_int_equal(symlink(file, link), 0);
+    write_file(link, "newer");
+    assert_content(file, "newer");
+    assert_int_equal(lstat(link, &st), 0);
+    assert_true(S_ISLNK(st.st_mode));
+
+    const char *pipe_path = test_temp("pipe");
+    assert_int_equal(mkfifo(pipe_path, 0600), 0);
+    int reader = open(pipe_path, O_RDONLY | O_NONBLOCK);
+    assert_true(reader >= 0);
+    write_file(pipe_path, "through");
+    char got[16] = "";
+    assert_int_equal(read(reader, got, sizeof got), 7);
+    assert_string_equal(got, "through");
+    close(reader);
+    assert_int_equal(lstat(pipe_path, &st), 0);
+    assert_true(S_ISFIFO(st.st_mode));
+
+    os_writer *w;
+    assert_int_equal(os_writer_open("/", &w), PM_ERROR_RUN);
+    assert_null(w);
+    assert_int_equal(os_make_directory(""), PM_ERROR_RUN);
+}
+
 static void touch_last_byte(void *arg)
 {
     const os_file *f = arg;
@@ -140,6 +200,59 @@ static void a_shrinking_file_is_noticed(void **state)
     os_file_close(f);
     assert_int_equal(os_file_open("/", true, &f), PM_ERROR_FILE);
     assert_non_null(strstr(error_message(), "directory"));
+}
+
+static volatile sig_atomic_t n_foreign;
+static sigjmp_buf foreign_target;
+
+static void foreign_handler(int signal_number)
+{
+    (void)signal_number;
+    n_foreign++;
+    siglongjmp(foreign_target, 1);
+}
+
+// The guard works where the signal is blocked or the program has taken its place, and what is not
+// ours goes to the program's own handler.
+static void r33_the_guard_is_a_guest(void **state)
+{
+    (void)state;
+    const char *path = test_temp("guest.bin");
+    static char zeros[1 << 16];
+    test_write(path, zeros, sizeof zeros);
+    os_file *f;
+    assert_ok(os_file_open(path, true, &f));
+    test_write(path, zeros, 10);
+    sigset_t all, before, now;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    bool whole = os_guard_mapped(touch_last_byte, f);
+    pthread_sigmask(SIG_SETMASK, &before, &now);
+    assert_false(whole);
+    assert_true(sigismember(&now, SIGBUS)); // blocked again
+    struct sigaction mine = {.sa_handler = foreign_handler}, old;
+    sigaction(SIGBUS, &mine, &old);
+    assert_false(os_guard_mapped(touch_last_byte, f));
+    assert_int_equal(n_foreign, 0);
+    if (!sigsetjmp(foreign_target, 1)) touch_last_byte(f);
+    assert_int_equal(n_foreign, 1);
+    sigaction(SIGBUS, &old, NULL);
+    os_file_close(f);
+}
+
+// A program that neither reads nor ends when it is asked to is ended.
+static void a_stubborn_program_is_ended(void **state)
+{
+    (void)state;
+    static const char script[] = "#!/bin/sh\ntrap '' TERM PIPE\nwhile :; do echo x; done 2>&-\n";
+    const char *path = test_temp("stubborn");
+    test_write(path, script, strlen(script));
+    assert_int_equal(chmod(path, 0700), 0);
+    char *output;
+    size_t n;
+    int exit_status;
+    assert_int_equal(os_run_program(path, "", 0, 1000, &output, &n, &exit_status), PM_ERROR_RUN);
+    assert_non_null(strstr(error_message(), "longer than 1000 bytes"));
 }
 
 static void thread_body(void *arg)
@@ -188,7 +301,10 @@ int main(void)
         cmocka_unit_test(buffers_grow),
         cmocka_unit_test(large_integers_are_hidden),
         cmocka_unit_test(writer_leaves_nothing_behind),
+        cmocka_unit_test(writer_keeps_what_a_file_is),
         cmocka_unit_test(a_shrinking_file_is_noticed),
+        cmocka_unit_test(r33_the_guard_is_a_guest),
+        cmocka_unit_test(a_stubborn_program_is_ended),
         cmocka_unit_test(pages_keep_what_they_hold),
         cmocka_unit_test(r60_default_threads),
     };
