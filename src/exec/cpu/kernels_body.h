@@ -60,11 +60,11 @@ INLINE vf vf_exp(vf x)
     return vf_zero_below(x, -87.3f, vf_mul(p, vf_pow2(n)));
 }
 
-// x / (1 + e^-u)
+// x / (1 + e^-u); 0 where e^-u would be too large for a float
 INLINE vf gated_by(vf x, vf u)
 {
     vf e = vf_exp(vf_sub(vf_set1(0.0f), u));
-    return vf_div(x, vf_add(vf_set1(1.0f), e));
+    return vf_zero_below(u, -88.0f, vf_div(x, vf_add(vf_set1(1.0f), e)));
 }
 
 // x/2 (1 + tanh(c (x + 0.044715 x^3))), c = sqrt(2/pi), is x / (1 + e^(-2c (x + 0.044715 x^3)))

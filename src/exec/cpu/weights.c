@@ -390,6 +390,7 @@ static void gather(void *arg)
 
 static void stop_gathering(exec_weights *w)
 {
+    if (!w->gatherer) return;
     atomic_store(&w->stop_gathering, true);
     os_thread_join(w->gatherer);
     w->gatherer = NULL;
@@ -398,9 +399,12 @@ static void stop_gathering(exec_weights *w)
 
 void cpu_settle(exec_weights *w)
 {
-    if (!w->gatherer) return;
-    stop_gathering(w); // it may never get a core; what it has done already takes no time again
-    os_pages_gather(w->memory, w->bytes, &w->stop_gathering);
+    os_mutex_lock(w->settling);
+    if (w->gatherer) {
+        stop_gathering(w); // it may never get a core; what it has done already takes no time again
+        os_pages_gather(w->memory, w->bytes, &w->stop_gathering);
+    }
+    os_mutex_unlock(w->settling);
 }
 
 pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32_t n,
@@ -415,7 +419,8 @@ pm_status cpu_load(const exec_params *params, const plan_tensor *tensors, uint32
     pm_status status = choose_kernels(params->isa, &w->kernels);
     if (status == PM_OK) {
         w->tensors = calloc(n ? n : 1, sizeof *w->tensors);
-        status = w->tensors ? load_all(&l, wanted) : error_memory("weights", n);
+        w->settling = os_mutex_create();
+        status = w->tensors && w->settling ? load_all(&l, wanted) : error_memory("weights", n);
     }
     for (int i = 0; l.staging && i < team_size(l.team); i++) free(l.staging[i]);
     free(l.staging);
@@ -439,6 +444,7 @@ void cpu_unload(exec_weights *w)
 {
     if (!w) return;
     stop_gathering(w);
+    os_mutex_destroy(w->settling);
     os_pages_free(w->memory, w->bytes);
     free(w->tensors);
     free(w);

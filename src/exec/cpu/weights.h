@@ -23,6 +23,7 @@ struct exec_weights {
     uint8_t *memory; // everything
     uint64_t bytes;
     os_thread *gatherer; // makes huge pages of `memory` while cores are idle
+    os_mutex *settling;  // held by who waits for it
     atomic_bool stop_gathering;
 };
 
