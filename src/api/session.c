@@ -29,6 +29,9 @@ pm_status pm_session_create(pm_model *pm, const pm_options *options, pm_session 
 pm_status pm_session_size(const pm_model *pm, const pm_options *options, int32_t *n_ctx,
                           uint64_t *kv_bytes)
 {
+    if (!pm->loaded) {
+        return error_set(PM_ERROR_USAGE, "the model was opened with vocab-only: no weights");
+    }
     plan_options how;
     pm_status status = params_plan(pm->m, pm->loaded, pm->device, options, &how);
     if (status != PM_OK) return status;

@@ -325,6 +325,62 @@ static void tokens(void **state)
     pm_options_destroy(o);
 }
 
+// Every function that takes a model, on one without weights: what needs them says so.
+static void a_model_without_weights(void **state)
+{
+    (void)state;
+    pm_options *o = test_options("vocab-only", "true", "first", "2", NULL);
+    pm_model *m = NULL;
+    assert_ok(pm_model_open(test_data("golden/llama-tied.q8_0.gguf"), o, &m));
+    assert_int_equal(pm_model_n_warnings(m), 0);
+    assert_null(pm_model_warning(m, 0));
+    assert_null(pm_model_device_warning(m, 0));
+    assert_non_null(pm_model_architecture(m));
+    assert_non_null(pm_model_device(m));
+    assert_non_null(pm_model_device_description(m));
+    assert_non_null(pm_model_device_note(m));
+    assert_true(pm_model_n_vocab(m) > 0 && pm_model_load_seconds(m) >= 0);
+    assert_true(pm_model_n_layer(m) >= 0 && pm_model_n_embd(m) >= 0);
+    assert_true(pm_model_n_ctx_train(m) >= 0);
+    assert_int_equal(pm_model_weight_bytes(m), 0);
+    assert_true(pm_token_eos(m) >= 0);
+    size_t n;
+    (void)pm_model_template(m, &n);
+    pm_sampler *sampler = NULL;
+    assert_ok(pm_sampler_create(m, o, &sampler));
+    pm_sampler_destroy(sampler);
+    char *text = NULL;
+    assert_ok(pm_model_plan(m, o, 1, &text));
+    pm_free(text);
+    static const char *const words[] = {"a"};
+    assert_ok(pm_inspect_embedding(m, o, words, 1, &text));
+    pm_free(text);
+    assert_ok(pm_inspect_weights(m, o, "output_norm", &text));
+    pm_free(text);
+
+    const int32_t ids[] = {1, 2, 3, 4};
+    int32_t n_ctx;
+    uint64_t kv_bytes;
+    pm_session *none = NULL;
+    pm_perplexity *run = NULL;
+    const pm_status refused[] = {
+        pm_session_create(m, o, &none),
+        pm_session_size(m, o, &n_ctx, &kv_bytes),
+        pm_inspect_attention(m, o, ids, 4, &text),
+        pm_inspect_logits(m, o, ids, 4, &text),
+        pm_inspect_trace(m, o, "a", 1, &text),
+        pm_bench(m, o, &text),
+        pm_check(m, o, &text),
+        pm_check_bisect(m, o, &text),
+        pm_perplexity_start(m, o, "a b c", 5, &run),
+    };
+    for (size_t i = 0; i < sizeof refused / sizeof *refused; i++)
+        assert_int_equal(refused[i], PM_ERROR_USAGE);
+    assert_non_null(strstr(pm_last_error(), "vocab-only"));
+    pm_model_close(m);
+    pm_options_destroy(o);
+}
+
 static void times(void **state)
 {
     (void)state;
@@ -379,6 +435,7 @@ int main(void)
         cmocka_unit_test(statistics),
         cmocka_unit_test(r59_bench),
         cmocka_unit_test(tokens),
+        cmocka_unit_test(a_model_without_weights),
         cmocka_unit_test(times),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
