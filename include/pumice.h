@@ -203,7 +203,8 @@ PM_API pm_status pm_session_create(pm_model *model, const pm_options *options,
 PM_API void pm_session_destroy(pm_session *session);
 // What opening it took: "41 kernels, 41 of them made in 0.52 s"; "" where there is nothing to tell.
 PM_API const char *pm_session_prepared(const pm_session *session);
-// What pm_session_create would make of these options, before any memory is taken.
+// What pm_session_create would make of these options, before any memory is taken. PM_ERROR_USAGE as
+// there: a model without weights ("vocab-only"), options that don't fit it.
 PM_API pm_status pm_session_size(const pm_model *model, const pm_options *options, int32_t *n_ctx,
                                  uint64_t *kv_bytes);
 
@@ -251,8 +252,10 @@ PM_API void pm_sampler_reset(pm_sampler *sampler); // empty window, draws from t
 
 // A prompt and its continuation, drawn token by token. What the session's cache already holds of
 // the prompt is kept (longest common prefix of ids), the rest is evaluated by the first `next`.
-// Options: max-tokens, stop, logprobs, and the sampler's. PM_ERROR_USAGE: an empty prompt, or one
-// that does not fit the context (the message has both numbers).
+// A session runs one generation at a time: what else evaluates, rewinds, loads or starts another
+// one there ends it, and its next `next` is PM_ERROR_USAGE.
+// Options: max-tokens, stop, logprobs, grammar, json-schema, and the sampler's. PM_ERROR_USAGE: an
+// empty prompt, or one that does not fit the context (the message has both numbers).
 PM_API pm_status pm_generation_start(pm_session *session, const pm_options *options,
                                      const int32_t *prompt, size_t n_prompt,
                                      pm_generation **generation);
@@ -279,6 +282,10 @@ PM_API size_t pm_generation_n_tool_calls(const pm_generation *generation);
 PM_API pm_status pm_generation_tool_calls(const pm_generation *generation, char **json);
 PM_API const char *
 pm_generation_finish_reason(const pm_generation *generation); // "stop", "length", "interrupted"
+// Is what was generated a whole text of the option grammar or json-schema? 1 too where neither is
+// set. 0: a limit came first (inside reasoning, or one too small for the shortest text), a stop
+// text, or the caller.
+PM_API int pm_generation_follows_grammar(const pm_generation *generation);
 // What `ask --json` prints: text, finish_reason, token counts, tokens, seed, device, timings, and
 // where there are any reasoning, tool_calls, logprobs.
 PM_API pm_status pm_generation_json(const pm_generation *generation, char **json);
@@ -312,7 +319,8 @@ PM_API void pm_chat_truncate(pm_chat *chat, size_t n_messages);
 PM_API pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size_t *n);
 // Begins the answer. Where the conversation does not fit, the oldest whole turns (never the system
 // message) are dropped until a quarter of the context is free; *n_dropped (may be NULL) says how
-// many messages. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the chat.
+// many messages. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the chat:
+// the next one takes its place, finished or not.
 PM_API pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **generation);
 // Appends what was generated (also after an interrupt) as the assistant's message, with
 // "reasoning_content" and "tool_calls" where there are any.

@@ -160,6 +160,11 @@ const char *pm_generation_finish_reason(const pm_generation *g)
     return "interrupted";
 }
 
+int pm_generation_follows_grammar(const pm_generation *g)
+{
+    return generation_follows_grammar(g->g);
+}
+
 // ---- JSON -------------------------------------------------------------------------------------
 
 // Tokens a second; null where nothing was measured.
@@ -168,18 +173,17 @@ static json_t *rate(size_t n, double seconds)
     return n > 0 && seconds > 0 ? json_finite((double)n / seconds) : json_null();
 }
 
-static json_t *timings_json(const pm_generation *g, size_t n_tokens)
+static json_t *timings_json(const pm_generation *g)
 {
     generation_times t = generation_timings(g->g);
-    // Cached tokens were not evaluated; the first token comes from the prompt's evaluation.
+    // Cached tokens were not evaluated.
     size_t n_prompt = generation_n_prompt(g->g) - generation_n_cached(g->g);
-    size_t n_steps = n_tokens > 0 ? n_tokens - 1 : 0;
     json_t *o = json_object();
     bool good = json_put(o, "load_s", json_finite(g->session->model->load_seconds)) &&
                 json_put(o, "prompt_s", json_finite(t.prompt_s)) &&
                 json_put(o, "generate_s", json_finite(t.generate_s)) &&
                 json_put(o, "prompt_tps", rate(n_prompt, t.prompt_s)) &&
-                json_put(o, "generate_tps", rate(n_steps, t.generate_s)) &&
+                json_put(o, "generate_tps", rate(t.n_steps, t.generate_s)) &&
                 json_put(o, "first_token_s", json_finite(t.first_token_s));
     if (good) return o;
     json_decref(o);
@@ -235,7 +239,7 @@ pm_status pm_generation_json(const pm_generation *g, char **json)
                 json_put(o, "tokens", tokens) &&
                 json_put(o, "seed", json_size(sampler_seed(generation_sampler(g->g)))) &&
                 json_put(o, "device", json_word(g->session->model->device)) &&
-                json_put(o, "timings", timings_json(g, n_tokens));
+                json_put(o, "timings", timings_json(g));
     if (good && n_tokens > 0 && generation_logprobs(g->g, 0, &n_top)) {
         good = json_put(o, "logprobs", logprobs_json(g, n_tokens));
     }

@@ -178,6 +178,15 @@ static pm_status print_calls(const pm_generation *generation)
     return PM_OK;
 }
 
+// A limit can come before the grammar's text is whole, or before it has begun.
+static void warn_of_grammar(const cli_args *args, const pm_generation *generation)
+{
+    if (args->quiet || strcmp(pm_generation_finish_reason(generation), "length") != 0) return;
+    if (!pm_generation_follows_grammar(generation))
+        say_warning("the answer does not follow the grammar: --max-tokens or the context ended it "
+                    "before");
+}
+
 // What asks for a chat does not go with --raw.
 static pm_status check_ask(const cli_args *args, bool raw, bool json)
 {
@@ -212,6 +221,7 @@ pm_status run_ask(cli_args *args)
     status =
         raw ? start_raw(args, &l, &q, &generation) : start_chat(args, &l, &q, &chat, &generation);
     if (status == PM_OK) status = stream_run(&s, generation);
+    if (generation && status == PM_OK) warn_of_grammar(args, generation);
     if (generation && json && status == PM_OK) status = print_json(generation);
     if (generation && !json && status == PM_OK) status = print_calls(generation);
     if (generation && status == PM_OK && say_wanted(args)) {

@@ -21,10 +21,12 @@ struct generation {
     size_t n_prompt, n_cached;
     text_ids tokens;
     text_ids markers; // control tokens whose text counts
+    uint64_t changes; // of the session, when this generation last used it
 
     grammar_run *grammar;      // NULL: any text
     const char *grammar_after; // NULL: the grammar holds; else only behind this text
     float *masked;             // [n_vocab] logits of what the grammar allows
+    text_ids ends;             // end tokens: not before the grammar has begun
 
     size_t n_top;            // beside the chosen token
     token_logprob *logprobs; // [tokens][1 + n_top]; NULL: none are wanted
@@ -71,6 +73,10 @@ static pm_status begin_grammar(generation *g, const generation_params *params)
     g->grammar_after = params->grammar_after;
     g->masked = malloc((size_t)g->n_vocab * sizeof *g->masked);
     if (!g->masked) return error_memory("a grammar", (uint64_t)g->n_vocab * sizeof *g->masked);
+    pm_status status = PM_OK;
+    for (int32_t id = 0; id < g->n_vocab && status == PM_OK; id++)
+        if (text_is_end(g->vocab, id)) status = text_ids_add(&g->ends, id);
+    if (status != PM_OK) return status;
     return grammar_run_open(params->grammar, params->grammar_tokens, &g->grammar);
 }
 
@@ -110,15 +116,30 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
     memcpy(g->prompt, prompt, n_prompt * sizeof *prompt);
     for (size_t i = 0; i < n_prompt; i++) sampler_accept(g->sampler, prompt[i]);
     g->n_cached = session_reuse(s, prompt, n_prompt);
+    g->changes = session_changes(s);
     *out = g;
     return PM_OK;
+}
+
+// Somebody else has used the session.
+static bool is_stale(const generation *g)
+{
+    return session_changes(g->s) != g->changes;
+}
+
+// What was computed beyond the last token is dropped; not another generation's.
+static void end_ahead(generation *g)
+{
+    if (g->ahead == AHEAD_RUNS && !is_stale(g)) session_ahead_end(g->s);
+    g->ahead = AHEAD_OFF;
 }
 
 void generation_close(generation *g)
 {
     if (!g) return;
-    if (g->ahead == AHEAD_RUNS) session_ahead_end(g->s);
+    end_ahead(g);
     text_ids_free(&g->markers);
+    text_ids_free(&g->ends);
     grammar_run_close(g->grammar);
     free(g->masked);
     sampler_close(g->sampler);
@@ -179,17 +200,21 @@ static pm_status evaluate(generation *g, const int32_t *ids, size_t n)
     return session_eval(g->s, ids, n, false);
 }
 
+static pm_status evaluate_last(generation *g)
+{
+    int32_t last = g->tokens.ids[g->tokens.n - 1];
+    pm_status status = g->ahead == AHEAD_OFF ? PM_OK : follow(g, last);
+    if (status == PM_OK && !g->chosen) status = evaluate(g, &last, 1);
+    if (status == PM_OK) g->times.n_steps++;
+    return status;
+}
+
 // Brings the session to where the next token can be drawn: the prompt's rest, or the last token.
 static pm_status advance(generation *g)
 {
     g->chosen = false;
     g->pick = NULL;
-    if (g->tokens.n > 0) {
-        int32_t last = g->tokens.ids[g->tokens.n - 1];
-        pm_status followed = g->ahead == AHEAD_OFF ? PM_OK : follow(g, last);
-        if (followed != PM_OK || g->chosen) return followed;
-        return evaluate(g, &last, 1);
-    }
+    if (g->tokens.n > 0) return evaluate_last(g);
     double before = os_seconds();
     pm_status status = evaluate(g, g->prompt + g->n_cached, g->n_prompt - g->n_cached);
     g->times.prompt_s = os_seconds() - before;
@@ -199,9 +224,7 @@ static pm_status advance(generation *g)
 static pm_status finish(generation *g, generation_end end)
 {
     g->end = end;
-    if (g->ahead == AHEAD_RUNS)
-        session_ahead_end(g->s); // what was computed beyond the end is dropped
-    g->ahead = AHEAD_OFF;
+    end_ahead(g);
     if (g->first_token > 0) g->times.generate_s = os_seconds() - g->first_token;
     return stream_end(&g->text);
 }
@@ -252,13 +275,22 @@ static pm_status pick_allowed(generation *g, const float *logits, int32_t *id, b
     return sampler_sample(g->sampler, g->masked, g->n_vocab, id);
 }
 
+// Draws what comes before the text of the grammar: nothing ends the answer there.
+static pm_status pick_before(generation *g, const float *logits, int32_t *id)
+{
+    memcpy(g->masked, logits, (size_t)g->n_vocab * sizeof *logits);
+    for (size_t i = 0; i < g->ends.n; i++) g->masked[g->ends.ids[i]] = -INFINITY;
+    return sampler_sample(g->sampler, g->masked, g->n_vocab, id);
+}
+
 static pm_status pick(generation *g, const float *logits, int32_t *id, bool *complete)
 {
     const plan_pick *top = g->pick;
     if (top)
         return sampler_sample_top(g->sampler, top->top_id, top->top_logit, top->n_top, g->n_vocab,
                                   id);
-    if (g->grammar && !g->grammar_after) return pick_allowed(g, logits, id, complete);
+    if (g->grammar_after) return pick_before(g, logits, id);
+    if (g->grammar) return pick_allowed(g, logits, id, complete);
     return sampler_sample(g->sampler, logits, g->n_vocab, id);
 }
 
@@ -306,8 +338,12 @@ static pm_status draw(generation *g)
 pm_status generation_next(generation *g, const char **text, size_t *n, bool *done)
 {
     pm_status status = PM_OK;
-    if (g->end == GENERATION_RUNS) {
+    if (g->end == GENERATION_RUNS && is_stale(g)) {
+        status = error_set(PM_ERROR_USAGE, "the generation can't go on: its session was used for "
+                                           "something else since");
+    } else if (g->end == GENERATION_RUNS) {
         status = advance(g);
+        g->changes = session_changes(g->s);
         if (status != PM_OK && session_was_interrupted(g->s)) {
             status = finish(g, GENERATION_INTERRUPTED);
         } else if (status == PM_OK) {
@@ -315,8 +351,7 @@ pm_status generation_next(generation *g, const char **text, size_t *n, bool *don
         }
     }
     if (status != PM_OK) {
-        if (g->ahead == AHEAD_RUNS) session_ahead_end(g->s);
-        g->ahead = AHEAD_OFF;
+        end_ahead(g);
         g->end = GENERATION_FAILED;
         return status;
     }
@@ -339,6 +374,12 @@ void generation_stop(generation *g)
 generation_end generation_ended(const generation *g)
 {
     return g->end;
+}
+
+bool generation_follows_grammar(const generation *g)
+{
+    if (!g->grammar) return true;
+    return !g->grammar_after && !g->text.stopped && grammar_complete(g->grammar);
 }
 
 const char *generation_text(const generation *g, size_t *n)

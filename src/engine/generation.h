@@ -1,5 +1,5 @@
-// A prompt and its continuation, token by token. The session and what it was made of outlive it;
-// while it runs nothing else may use the session.
+// A prompt and its continuation, token by token. The session and what it was made of outlive it.
+// What else evaluates, rewinds or begins a generation on the session ends this one.
 #ifndef PUMICE_ENGINE_GENERATION_H
 #define PUMICE_ENGINE_GENERATION_H
 
@@ -20,8 +20,8 @@ typedef struct generation_params {
     // NULL-terminated, may be NULL. Read by generation_open only.
     const char *const *markers;
     // The text is one of this grammar; NULL: any. It outlives the generation, with the vocabulary's
-    // tokens. `grammar_after`: from behind this text on (and the white space that comes with it);
-    // NULL: from the start.
+    // tokens. `grammar_after`: from behind this text on (and the white space that comes with it),
+    // before which no end token is drawn; NULL: from the start.
     const grammar *grammar;
     const grammar_tokens *grammar_tokens;
     const char *grammar_after;
@@ -45,6 +45,8 @@ typedef struct token_logprob {
 typedef struct generation_times {
     double prompt_s;      // evaluating what the cache did not hold
     double generate_s;    // from the first token to the end
+    size_t n_steps;       // evaluations in generate_s: one for each token but the last, and one
+                          // more where an end token was drawn
     double first_token_s; // from the start to the first token
 } generation_times;
 
@@ -55,12 +57,15 @@ pm_status generation_open(session *s, const text_vocab *vocab, const generation_
                           const int32_t *prompt, size_t n_prompt, generation **out);
 void generation_close(generation *g); // accepts NULL
 
-// As pm_generation_next. The first call evaluates the prompt and draws the first token, each later
-// one evaluates the token before and draws the next.
+// As pm_generation_next, PM_ERROR_USAGE where the session was used for something else too. The
+// first call evaluates the prompt and draws the first token, each later one evaluates the token
+// before and draws the next.
 pm_status generation_next(generation *g, const char **text, size_t *n, bool *done);
 void generation_stop(generation *g);
 
 generation_end generation_ended(const generation *g);
+// Is the text so far a whole one of the grammar? Without a grammar it is.
+bool generation_follows_grammar(const generation *g);
 const char *generation_text(const generation *g, size_t *n);      // as shown so far
 const int32_t *generation_tokens(const generation *g, size_t *n); // without the end token
 size_t generation_n_prompt(const generation *g);

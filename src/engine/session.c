@@ -26,6 +26,7 @@ struct session {
 
     int32_t *tokens; // [n_ctx]
     uint32_t n_past;
+    uint64_t n_changes; // of the tokens
 
     plan_step step;
     float *logits; // [cap_logits][n_vocab], the first n_logits valid
@@ -141,6 +142,11 @@ uint32_t session_n_past(const session *s)
 const int32_t *session_tokens(const session *s)
 {
     return s->tokens;
+}
+
+uint64_t session_changes(const session *s)
+{
+    return s->n_changes;
 }
 
 const char *session_prepared(const session *s)
@@ -375,6 +381,7 @@ pm_status session_eval(session *s, const int32_t *ids, size_t n, bool all)
     s->has_pick = false;
     pm_status status = check_tokens(s, ids, n);
     if (status != PM_OK || n == 0) return status;
+    s->n_changes++;
     s->n_logits = 0;
     s->hidden_valid = false;
     status = reserve_logits(s, all ? n : 1);
@@ -441,6 +448,7 @@ pm_status session_ahead_next(session *s, int32_t *id, bool *certain)
     *certain = status == PM_OK && choice.certain;
     if (*certain) {
         s->tokens[s->n_past++] = s->ahead_id;
+        s->n_changes++;
         *id = s->ahead_id = choice.id;
         s->ahead_left--;
     }
@@ -464,6 +472,7 @@ void session_rewind(session *s, uint32_t n_past)
     assert(n_past <= s->n_past);
     session_ahead_end(s);
     s->n_past = n_past;
+    s->n_changes++;
     s->n_logits = 0;
     s->hidden_valid = false;
 }

@@ -22,6 +22,9 @@ uint64_t session_kv_bytes(const session *s);
 uint32_t session_n_ctx(const session *s);
 uint32_t session_n_past(const session *s);
 const int32_t *session_tokens(const session *s); // [n_past]
+// Another number after each call that may change the tokens, so that who goes on with a session
+// sees that somebody else has used it.
+uint64_t session_changes(const session *s);
 
 // What opening took, for people; "" where there is nothing to tell.
 const char *session_prepared(const session *s);

@@ -318,6 +318,65 @@ static void the_rate_never_counts_cached_tokens(void **state)
     pm_options_destroy(o);
 }
 
+static double n_evaluations(const pm_generation *g)
+{
+    json_t *j = json_of(g);
+    const json_t *t = json_object_get(j, "timings");
+    double n = json_number_value(json_object_get(t, "generate_s")) *
+               json_number_value(json_object_get(t, "generate_tps"));
+    json_decref(j);
+    return n;
+}
+
+// Evaluations behind the first token count, also the one that shows that the text is at its end.
+static void the_rate_counts_evaluations(void **state)
+{
+    fixture *f = *state;
+    pm_options *o = test_options("temp", "0", "max-tokens", "5", NULL);
+    pm_generation *g = start(f, o);
+    free(test_generate(g));
+    assert_true(fabs(n_evaluations(g) - 4) < 1e-6);
+    pm_generation_destroy(g);
+    const char *path = test_temp("steps.gbnf");
+    test_write(path, "root ::= \"x\"", 12);
+    assert_ok(pm_options_set(o, "grammar", path));
+    g = start(f, o);
+    free(test_generate(g));
+    assert_string_equal(pm_generation_finish_reason(g), "stop");
+    assert_true(fabs(n_evaluations(g) - 1) < 1e-6); // one token, then the end
+    pm_generation_destroy(g);
+    pm_options_destroy(o);
+}
+
+// What else uses the session ends a generation, instead of mixing two texts.
+static void one_generation_at_a_time(void **state)
+{
+    fixture *f = *state;
+    pm_options *o = test_options("temp", "0", "max-tokens", "6", NULL);
+    const char *text;
+    size_t n;
+    int done;
+    for (int way = 0; way < 4; way++) {
+        pm_generation *old = start(f, o), *other = NULL;
+        if (way != 3) assert_ok(pm_generation_next(old, &text, &n, &done));
+        if (way == 0) assert_ok(pm_generation_start(f->session, o, f->ids, 9, &other));
+        if (way == 1) assert_ok(pm_session_rewind(f->session, 4));
+        if (way == 2) assert_ok(pm_session_eval(f->session, f->ids, 1, 0));
+        if (way == 3) other = start(f, o); // before the first token
+        assert_int_equal(pm_generation_next(old, &text, &n, &done), PM_ERROR_USAGE);
+        assert_non_null(strstr(pm_last_error(), "its session was used"));
+        if (way == 3) { // what comes of the other one is as if it was alone
+            char *got = test_generate(other), *alone = run(f, o, "length", NULL, NULL);
+            assert_string_equal(got, alone);
+            free(got);
+            free(alone);
+        }
+        pm_generation_destroy(old);
+        pm_generation_destroy(other);
+    }
+    pm_options_destroy(o);
+}
+
 static void interrupts(void **state)
 {
     fixture *f = *state;
@@ -437,6 +496,8 @@ int main(void)
         cmocka_unit_test(no_log_probabilities_unasked),
         cmocka_unit_test(r46_requests_do_not_change_each_other),
         cmocka_unit_test(the_rate_never_counts_cached_tokens),
+        cmocka_unit_test(the_rate_counts_evaluations),
+        cmocka_unit_test(one_generation_at_a_time),
         cmocka_unit_test(interrupts),
         cmocka_unit_test(unfinished_generations),
         cmocka_unit_test(sampling_keys_of_the_file),

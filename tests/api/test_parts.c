@@ -194,6 +194,36 @@ static void an_opened_think(void **state)
     end(&t);
 }
 
+// However much the model wants to end inside the reasoning: the grammar's text is still to come.
+static void no_end_before_the_grammar(void **state)
+{
+    const fixture *f = *state;
+    pm_options *o = chat_options(NULL, "root ::= \"yes\"");
+    assert_ok(pm_options_set(o, "template",
+                             file_with("open.jinja", "{{ messages[-1].content }}:<think>\n")));
+    assert_ok(pm_options_set(o, "max-tokens", "8"));
+    for (int32_t id = 0; id < pm_model_n_vocab(f->model); id++) {
+        char bias[32];
+        snprintf(bias, sizeof bias, "%d:1000", id);
+        if (pm_token_is_end(f->model, id)) assert_ok(pm_options_set(o, "logit-bias", bias));
+    }
+    talk t = begin(f, o);
+    assert_ok(pm_chat_add(t.chat, "user", "q"));
+    pm_generation *g = NULL;
+    assert_ok(pm_chat_generate(t.chat, NULL, &g));
+    free(test_generate(g));
+    assert_string_equal(pm_generation_finish_reason(g), "length"); // not "stop", with no text
+    assert_int_equal(pm_generation_follows_grammar(g), 0);
+    end(&t);
+    o = chat_options(NULL, "root ::= \"yes\"");
+    t = begin(f, o);
+    assert_ok(pm_chat_add(t.chat, "user", "q"));
+    assert_ok(pm_chat_generate(t.chat, NULL, &g));
+    free(test_generate(g));
+    assert_int_equal(pm_generation_follows_grammar(g), 1);
+    end(&t);
+}
+
 // A user who writes the markers changes nothing, wherever the text lands in the prompt.
 static void a_users_markers_are_text(void **state)
 {
@@ -413,6 +443,7 @@ int main(void)
         cmocka_unit_test(reasoning_is_apart),
         cmocka_unit_test(thinking_on_and_off),
         cmocka_unit_test(an_opened_think),
+        cmocka_unit_test(no_end_before_the_grammar),
         cmocka_unit_test(a_users_markers_are_text),
         cmocka_unit_test(calls_and_their_results),
         cmocka_unit_test(tools_as_functions_of_python),

@@ -142,6 +142,28 @@ static void lengths_and_stops(void **state)
     json_decref(few);
 }
 
+// Reasoning that the template has opened and the limit cuts: there is no text of the grammar.
+static void an_answer_that_misses_its_grammar(void **state)
+{
+    (void)state;
+    char template[1024], grammar[1024], *out, *err;
+    snprintf(template, sizeof template, "%s", test_temp("open.jinja"));
+    snprintf(grammar, sizeof grammar, "%s", test_temp("yes.gbnf"));
+    test_write(template, "q:<think>\n", 10);
+    test_write(grammar, "root ::= \"yes\"", 14);
+    const char *const form = "$P ask '%s' q --temp 0 -n 3 --grammar '%s' %s '%s'";
+    assert_int_equal(pumice(&out, &err, form, tiny(), grammar, "--template", template), 0);
+    assert_string_equal(out, "");
+    assert_non_null(strstr(err, "does not follow the grammar"));
+    free(out);
+    free(err);
+    assert_int_equal(pumice(&out, &err, form, tiny(), grammar, "--system", "s"), 0);
+    assert_string_equal(out, "yes\n");
+    assert_string_equal(err, "");
+    free(out);
+    free(err);
+}
+
 // Greedy text of the golden file: reference's own precision, token for token.
 static void greedy_as_recorded(void **state)
 {
@@ -207,6 +229,7 @@ int main(void)
         cmocka_unit_test(r48_no_escapes_without_a_terminal),
         cmocka_unit_test(the_template_and_what_follows),
         cmocka_unit_test(lengths_and_stops),
+        cmocka_unit_test(an_answer_that_misses_its_grammar),
         cmocka_unit_test(greedy_as_recorded),
         cmocka_unit_test(an_interrupt_keeps_what_came),
     };
