@@ -549,6 +549,7 @@ pm_status session_cache_save(session *s, pm_status (*take)(void *arg, const void
                              void *arg)
 {
     file_end file = {.take = take, .arg = arg};
+    session_ahead_end(s);
     pm_status status = take(arg, s->tokens, s->n_past * sizeof *s->tokens);
     return status == PM_OK ? each_head(s, s->n_past, rows_out, &file) : status;
 }

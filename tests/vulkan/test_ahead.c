@@ -268,6 +268,49 @@ static void ends_in_the_middle(void **state)
     free(ids);
 }
 
+// A chat that is saved in the middle of an answer: what was decoded ahead is given up, the answer
+// goes on as it would have.
+static void saved_in_the_middle(void **state)
+{
+    (void)state;
+    vulkan_driver_need();
+    pm_options *o = test_options("device", "vulkan:0", "temp", "0", "max-tokens", "12", NULL);
+    pm_model *m = test_golden("llama-tied.q8_0", o);
+    pm_session *s = test_session(m, o);
+    char *answers[2];
+    for (int saved = 0; saved < 2; saved++) {
+        pm_chat *c = NULL;
+        pm_generation *g = NULL;
+        const char *text, *path = test_temp("middle.chat");
+        size_t n;
+        int done = 0;
+        assert_ok(pm_session_rewind(s, 0));
+        assert_ok(pm_chat_create(s, o, &c));
+        assert_ok(pm_chat_add(c, "user", "a question"));
+        assert_ok(pm_chat_generate(c, NULL, &g));
+        for (int i = 0; i < 4; i++) assert_ok(pm_generation_next(g, &text, &n, &done));
+        assert_false(done);
+        if (saved) assert_ok(pm_chat_save(c, path, 1, NULL));
+        while (!done) assert_ok(pm_generation_next(g, &text, &n, &done));
+        assert_ok(pm_chat_finish(c));
+        assert_ok(pm_chat_messages(c, &answers[saved]));
+        if (saved) {
+            pm_chat *loaded = NULL;
+            assert_ok(pm_chat_create(s, o, &loaded));
+            assert_ok(pm_chat_load(loaded, path, NULL));
+            assert_string_equal(pm_last_error(), "");
+            pm_chat_destroy(loaded);
+        }
+        pm_chat_destroy(c);
+    }
+    assert_string_equal(answers[0], answers[1]);
+    pm_free(answers[0]);
+    pm_free(answers[1]);
+    pm_session_destroy(s);
+    pm_model_close(m);
+    pm_options_destroy(o);
+}
+
 // ---- the short list ---------------------------------------------------------------------------
 
 static session *session_on(runner *r, const weights **w)
@@ -368,9 +411,13 @@ int main(void)
 {
     vulkan_driver_use();
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(executor_f32),         cmocka_unit_test(executor_q8),
-        cmocka_unit_test(r18_lost_while_ahead), cmocka_unit_test(generations_are_the_same),
-        cmocka_unit_test(ends_in_the_middle),   cmocka_unit_test(the_list_has_the_largest_logits),
+        cmocka_unit_test(executor_f32),
+        cmocka_unit_test(executor_q8),
+        cmocka_unit_test(r18_lost_while_ahead),
+        cmocka_unit_test(generations_are_the_same),
+        cmocka_unit_test(ends_in_the_middle),
+        cmocka_unit_test(saved_in_the_middle),
+        cmocka_unit_test(the_list_has_the_largest_logits),
         cmocka_unit_test(draws_are_the_same),
     };
     return cmocka_run_group_tests_name("vulkan ahead", tests, NULL, NULL);
