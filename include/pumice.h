@@ -11,7 +11,7 @@
 //     pm_session *session;  pm_session_create(model, options, &session);
 //     pm_chat *chat;        pm_chat_create(session, options, &chat);
 //     pm_chat_add(chat, "user", "Why is the sky blue?");
-//     pm_generation *reply; pm_chat_generate(chat, &reply);
+//     pm_generation *reply; pm_chat_generate(chat, NULL, &reply);
 //     const char *text; size_t n; int done = 0;
 //     while (!done && pm_generation_next(reply, &text, &n, &done) == PM_OK) fwrite(text, 1, n,
 //     stdout); pm_chat_finish(chat); // the answer is part of the conversation now, `reply` is
@@ -315,12 +315,15 @@ PM_API pm_status pm_chat_messages(const pm_chat *chat, char **json);
 PM_API size_t pm_chat_n_messages(const pm_chat *chat);
 // Takes back the messages from index on (for undo and regenerate).
 PM_API void pm_chat_truncate(pm_chat *chat, size_t n_messages);
+// From the next answer on, as the options "think" and "no-think" have it for the first one.
+PM_API void pm_chat_set_thinking(pm_chat *chat, int on);
 // The whole prompt as text, with or without the beginning of an answer.
 PM_API pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size_t *n);
 // Begins the answer. Where the conversation does not fit, the oldest whole turns (never the system
-// message) are dropped until a quarter of the context is free; *n_dropped (may be NULL) says how
-// many messages. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the chat:
-// the next one takes its place, finished or not.
+// message) are dropped from the prompt until a quarter of the context is free; *n_dropped (may be
+// NULL) says how many messages more than before. They stay part of the conversation, and out of
+// later prompts too. PM_ERROR_USAGE: not even the last turn fits. The generation belongs to the
+// chat: the next one takes its place, finished or not.
 PM_API pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **generation);
 // Appends what was generated (also after an interrupt) as the assistant's message, with
 // "reasoning_content" and "tool_calls" where there are any.

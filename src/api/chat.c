@@ -118,9 +118,29 @@ pm_status pm_chat_add_tool_result(pm_chat *chat, const char *id, const char *con
     return conversation_add_result(chat->c, id, content, strlen(content));
 }
 
+// How many messages the prompt leaves out. Where the conversation has become so short that its last
+// turn would be among them, nothing is left out any more.
+static size_t chat_n_out(pm_chat *chat)
+{
+    json_t *messages = NULL;
+    size_t n_out = 0;
+    if (!conversation_without(chat->c, chat->n_turns_out, &messages, &n_out))
+        chat->n_turns_out = n_out = 0;
+    json_decref(messages);
+    return n_out;
+}
+
+void chat_leave_out(pm_chat *chat, size_t n_turns)
+{
+    chat->n_turns_out = n_turns;
+    (void)chat_n_out(chat);
+}
+
 pm_status pm_chat_set_messages(pm_chat *chat, const char *json)
 {
-    return conversation_set(chat->c, json);
+    pm_status status = conversation_set(chat->c, json);
+    if (status == PM_OK) chat_leave_out(chat, 0);
+    return status;
 }
 
 pm_status pm_chat_messages(const pm_chat *chat, char **json)
@@ -136,47 +156,68 @@ size_t pm_chat_n_messages(const pm_chat *chat)
 void pm_chat_truncate(pm_chat *chat, size_t n_messages)
 {
     conversation_truncate(chat->c, n_messages);
+    chat_leave_out(chat, chat->n_turns_out);
+}
+
+void pm_chat_set_thinking(pm_chat *chat, int on)
+{
+    conversation_set_think(chat->c, on ? THINK_ON : THINK_OFF);
 }
 
 pm_status pm_chat_render(pm_chat *chat, int generation_prompt, char **text, size_t *n)
 {
-    return conversation_render(chat->c, NULL, generation_prompt != 0, text, n);
+    json_t *messages = NULL;
+    size_t unused;
+    if (!conversation_without(chat->c, chat->n_turns_out, &messages, &unused))
+        return error_memory("a prompt", 0);
+    pm_status status = conversation_render(chat->c, messages, generation_prompt != 0, text, n);
+    json_decref(messages);
+    return status;
 }
 
 // ---- answers ----------------------------------------------------------------------------------
 
-// Ids of the prompt. Where they leave no room for an answer the oldest turns go, until a quarter of
-// the context is free; where only the last turn is left it may fill more. The conversation loses
-// those messages only when this succeeds.
-static pm_status fit_prompt(pm_chat *chat, text_ids *ids, bool *thinking, size_t *n_dropped)
+// A prompt that fits, and what of the conversation is not in it.
+typedef struct fitted {
+    text_ids ids;
+    bool thinking;
+    size_t n_turns_out, n_out; // turns, and their messages
+} fitted;
+
+// The prompt without the oldest `n_turns` turns; *possible: there are so many before the last one,
+// *more: and one more.
+static pm_status ids_without(const pm_chat *chat, size_t n_turns, fitted *f, bool *possible,
+                             bool *more)
 {
-    size_t n_ctx = session_n_ctx(chat->session->s), n_shortest = 0;
-    *n_dropped = 0;
-    for (size_t turns = 0;; turns++) {
-        json_t *messages = NULL;
-        size_t dropped = 0;
-        if (!conversation_without(chat->c, turns, &messages, &dropped)) break;
-        text_ids attempt = {0};
-        pm_status status = conversation_ids(chat->c, messages, true, &attempt, thinking);
-        if (status != PM_OK) {
-            json_decref(messages);
-            text_ids_free(&attempt);
-            return status;
-        }
-        bool enough = attempt.n < n_ctx && (turns == 0 || attempt.n <= n_ctx - n_ctx / 4);
-        json_t *shorter = NULL;
-        size_t unused;
-        bool last = !conversation_without(chat->c, turns + 1, &shorter, &unused);
-        json_decref(shorter);
-        if (enough || (last && attempt.n <= n_ctx)) {
-            conversation_replace(chat->c, messages);
-            *ids = attempt;
-            *n_dropped = dropped;
-            return PM_OK;
-        }
-        json_decref(messages);
-        n_shortest = attempt.n;
-        text_ids_free(&attempt);
+    json_t *messages = NULL, *shorter = NULL;
+    size_t unused;
+    *possible = conversation_without(chat->c, n_turns, &messages, &f->n_out);
+    if (!*possible) return PM_OK;
+    f->n_turns_out = n_turns;
+    pm_status status = conversation_ids(chat->c, messages, true, &f->ids, &f->thinking);
+    *more = conversation_without(chat->c, n_turns + 1, &shorter, &unused);
+    json_decref(shorter);
+    json_decref(messages);
+    return status;
+}
+
+// Where the prompt leaves no room for an answer the oldest turns are not in it, until a quarter of
+// the context is free; where only the last turn is left it may fill more. What was left out once
+// stays so: the cache then holds the beginning of the next prompt too.
+static pm_status fit_prompt(const pm_chat *chat, fitted *f)
+{
+    size_t n_ctx = session_n_ctx(chat->session->s), n_shortest = 0, first = chat->n_turns_out;
+    for (size_t turns = first;; turns++) {
+        bool possible = false, more = false;
+        *f = (fitted){0};
+        pm_status status = ids_without(chat, turns, f, &possible, &more);
+        if (status != PM_OK) return status;
+        if (!possible) break;
+        size_t n = f->ids.n;
+        bool enough = n < n_ctx && (turns == first || n <= n_ctx - n_ctx / 4);
+        if (enough || (!more && n <= n_ctx)) return PM_OK;
+        n_shortest = n;
+        text_ids_free(&f->ids);
     }
     return error_set(PM_ERROR_USAGE,
                      "the last message with its prompt has %zu tokens, the context holds %zu "
@@ -189,27 +230,29 @@ pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out
     if (conversation_n_messages(chat->c) == 0) {
         return error_set(PM_ERROR_USAGE, "the conversation is empty");
     }
-    text_ids ids = {0};
-    size_t dropped = 0;
+    fitted f = {0};
     chat_reply how = {
         .parts = {.tools = conversation_tools(chat->c), .n_calls = conversation_n_calls(chat->c)},
         .seed_step = chat->n_answers,
         .grammar = chat->grammar};
-    pm_status status = fit_prompt(chat, &ids, &how.parts.thinking, &dropped);
+    size_t n_out = chat_n_out(chat);
+    pm_status status = fit_prompt(chat, &f);
+    how.parts.thinking = f.thinking;
     if (status == PM_OK) {
         pm_generation *reply = NULL;
-        status = start_generation(chat->session, chat->options, ids.ids, ids.n, &how, &reply);
+        status = start_generation(chat->session, chat->options, f.ids.ids, f.ids.n, &how, &reply);
         if (status == PM_OK) {
             pm_generation_destroy(chat->reply);
             chat->reply = reply;
             chat->n_answers++;
             chat->n_reused = generation_n_cached(reply->g);
-            chat->n_new = ids.n - chat->n_reused;
-            if (n_dropped) *n_dropped = dropped;
+            chat->n_new = f.ids.n - chat->n_reused;
+            chat->n_turns_out = f.n_turns_out;
+            if (n_dropped) *n_dropped = f.n_out - n_out;
             *out = reply;
         }
     }
-    text_ids_free(&ids);
+    text_ids_free(&f.ids);
     return status;
 }
 

@@ -12,6 +12,10 @@ struct pm_chat {
     pm_generation *reply;
     uint64_t n_answers; // the k-th answer draws with seed + k
     size_t n_reused, n_new;
+    size_t n_turns_out; // the oldest turns, which the prompt leaves out: the context was full
 };
+
+// 0 where the conversation has not so many turns before its last one.
+void chat_leave_out(pm_chat *chat, size_t n_turns);
 
 #endif

@@ -68,6 +68,11 @@ static pm_status document_of(const pm_chat *chat, const char *extra, uint32_t n_
                         "messages", conversation_messages(chat->c), "cache", "tokens",
                         (json_int_t)n_cached, "kind", kind.data, "extra", more);
     }
+    // Of another context another part would be left out.
+    if (all && chat->n_turns_out > 0)
+        json_object_set_new(all, "left_out",
+                            json_pack("{s:I, s:I}", "turns", (json_int_t)chat->n_turns_out, "ctx",
+                                      (json_int_t)session_n_ctx(s)));
     *text = all ? json_dumps(all, JSON_COMPACT) : NULL;
     if (status == PM_OK && !*text) status = error_memory("a conversation", 0);
     json_decref(all);
@@ -289,6 +294,16 @@ static pm_status load_cache(pm_chat *chat, saved *f, buf *remark)
     return PM_OK;
 }
 
+// The oldest turns that the prompt goes on without. A larger context may have room for them again.
+static void leave_out(pm_chat *chat, const json_t *document)
+{
+    const json_t *left_out = json_object_get(document, "left_out");
+    json_int_t turns = json_integer_value(json_object_get(left_out, "turns"));
+    json_int_t n_ctx = json_integer_value(json_object_get(left_out, "ctx"));
+    bool same = turns > 0 && n_ctx >= (json_int_t)session_n_ctx(chat->session->s);
+    chat_leave_out(chat, same ? (size_t)turns : 0);
+}
+
 pm_status pm_chat_load(pm_chat *chat, const char *path, char **extra)
 {
     saved f = {.path = path};
@@ -302,6 +317,7 @@ pm_status pm_chat_load(pm_chat *chat, const char *path, char **extra)
     if (status == PM_OK) status = load_cache(chat, &f, &remark);
     if (status == PM_OK) {
         conversation_replace(chat->c, json_incref(json_object_get(f.document, "messages")));
+        leave_out(chat, f.document);
         if (extra) *extra = more;
         error_set(PM_OK, "%s", remark.data ? remark.data : "");
     } else {

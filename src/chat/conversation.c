@@ -110,6 +110,11 @@ const char *conversation_template_name(const conversation *c)
     return c->template_name;
 }
 
+void conversation_set_think(conversation *c, conversation_think think)
+{
+    c->think = think;
+}
+
 // ---- messages ---------------------------------------------------------------------------------
 
 static bool has_role(const json_t *message, const char *role)

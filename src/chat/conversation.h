@@ -28,6 +28,7 @@ void conversation_close(conversation *c); // accepts NULL
 
 // "the model's", "chatml (the file has none)", "chatml", or the file's name.
 const char *conversation_template_name(const conversation *c);
+void conversation_set_think(conversation *c, conversation_think think);
 
 // A system message replaces the first message if that is one, else goes before all others. Invalid
 // UTF-8 becomes U+FFFD. PM_ERROR_USAGE: a role other than system, user, assistant, tool.

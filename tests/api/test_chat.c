@@ -126,8 +126,8 @@ static void seeds_of_a_chat(void **state)
     pm_options_destroy(o);
 }
 
-// Turns until the context is full: the oldest ones go, the system message stays, a quarter of the
-// context is free afterwards.
+// Turns until the context is full: the oldest ones leave the prompt, the system message stays, a
+// quarter of the context is free afterwards.
 static void a_full_context_drops_the_oldest_turns(void **state)
 {
     fixture *f = *state;
@@ -135,20 +135,30 @@ static void a_full_context_drops_the_oldest_turns(void **state)
     pm_session *s = test_session(f->model, f->options);
     pm_chat *c = open_chat(s, f->options);
     assert_ok(pm_chat_add(c, "system", "be brief"));
-    size_t n_drops = 0, n_before = 1;
+    size_t n_drops = 0, n_dropped = 0, n_before = 1;
     for (int i = 0; i < 12; i++) {
         char text[32];
-        snprintf(text, sizeof text, "question number %d", i);
+        snprintf(text, sizeof text, "question number %d.", i);
         size_t dropped = 99;
         free(turn(c, text, &dropped));
         assert_int_equal(dropped % 2, 0); // whole turns
-        n_before += 2 - dropped;
+        n_before += 2;                    // the conversation keeps what its prompt drops
         assert_int_equal(pm_chat_n_messages(c), n_before);
         size_t n_prompt = pm_chat_n_reused(c) + pm_chat_n_new(c);
         assert_true(n_prompt < 160);
         if (dropped) assert_true(n_prompt <= 160 - 160 / 4);
         n_drops += dropped > 0;
-        char *messages = NULL;
+        n_dropped += dropped;
+        char *messages = NULL, *prompt = NULL;
+        size_t n_text = 0;
+        assert_ok(pm_chat_render(c, 0, &prompt, &n_text));
+        for (int k = 0; k <= i; k++) {
+            char asked[32];
+            snprintf(asked, sizeof asked, "question number %d.", k);
+            assert_true((memmem(prompt, n_text, asked, strlen(asked)) != NULL) ==
+                        (2 * (size_t)k >= n_dropped));
+        }
+        pm_free(prompt);
         assert_ok(pm_chat_messages(c, &messages));
         json_t *list = json_loads(messages, JSON_ALLOW_NUL, NULL);
         assert_string_equal(json_string_value(json_object_get(json_array_get(list, 0), "content")),
