@@ -124,7 +124,7 @@ static void print_about(const json_t *all, const char *before)
 }
 
 // What each profile holds as a whole, then the ops of all.
-static void print_ops(const json_t *all, const style *f)
+static void print_ops(const json_t *all, const style *f, bool quiet)
 {
     size_t index;
     const json_t *p, *row;
@@ -137,7 +137,7 @@ static void print_ops(const json_t *all, const style *f)
     {
         const json_t *dispatches = json_object_get(p, "dispatches");
         const char *reason = text_in(p, "clock_reason", NULL);
-        if (reason) say_warning("times are the host's: %s", reason);
+        if (reason && !quiet) say_warning("times are the host's: %s", reason);
         if (f->csv) continue;
         out_print("%s%s, %.0f tokens at depth %.0f: %.4f s in its operations (%s's clock)", before,
                   text_in(p, "kind", "?"), number_in(p, "n", 0), number_in(p, "depth", 0),
@@ -166,7 +166,7 @@ static void print_unsteady(const json_t *all, const char *before)
     }
 }
 
-static void print_results(const json_t *all, const style *f)
+static void print_results(const json_t *all, const style *f, bool quiet)
 {
     size_t index;
     const json_t *row;
@@ -181,10 +181,10 @@ static void print_results(const json_t *all, const style *f)
     {
         const char *reason = text_in(row, "reason", NULL);
         print_row(columns, row, f);
-        if (reason && *reason) say_warning("%s", reason);
+        if (reason && *reason) say_warning("%s", reason); // also with -q: the case failed
     }
     if (!f->csv) print_unsteady(all, f->md ? "- " : "");
-    if (json_object_get(all, "ops")) print_ops(all, f);
+    if (json_object_get(all, "ops")) print_ops(all, f, quiet);
 }
 
 // ---- the standard model -----------------------------------------------------------------------
@@ -261,9 +261,11 @@ pm_status run_bench(cli_args *args)
         out_text("\n");
     } else if (text) {
         json_t *all = json_loads(text, 0, NULL);
-        print_results(all, !strcmp(form, "csv")  ? &csv_form
-                           : !strcmp(form, "md") ? &md_form
-                                                 : &table_form);
+        print_results(all,
+                      !strcmp(form, "csv")  ? &csv_form
+                      : !strcmp(form, "md") ? &md_form
+                                            : &table_form,
+                      args->quiet);
         json_decref(all);
     }
     pm_free(text);

@@ -239,11 +239,11 @@ static pm_status load_all(const cli_args *args, comparison *c)
     if (status == PM_OK) status = find_differences(c);
     if (status != PM_OK || json_object_size(c->differ) == 0) return status;
     char *text = differences(c);
-    if (args_has(args, "force"))
-        say_warning("unlike: %s", text ? text : "");
-    else
+    if (!args_has(args, "force"))
         status = error_set(PM_ERROR_USAGE, "compare: unlike: %s (--force compares all the same)",
                            text ? text : "");
+    else if (!args->quiet)
+        say_warning("unlike: %s", text ? text : "");
     free(text);
     return status;
 }
