@@ -1,5 +1,4 @@
 // pumice ask: one question, one answer.
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -133,25 +132,6 @@ static pm_status start_chat(const cli_args *args, const loaded *l, const questio
     return status;
 }
 
-// The seed is drawn here, so that what -v shows is what the answer is drawn with.
-static pm_status show_sampler(const cli_args *args, const loaded *l)
-{
-    char seed[32];
-    const char *given = pm_options_get(args->options, "seed");
-    pm_status status = PM_OK;
-    if (!given || !strcmp(given, "random")) {
-        snprintf(seed, sizeof seed, "%" PRIu64, os_random_seed() >> 11); // 53 bits
-        status = pm_options_set(args->options, "seed", seed);
-    }
-    if (status != PM_OK || !args->verbose || args->quiet) return status;
-    pm_sampler *sampler = NULL;
-    status = pm_sampler_create(l->model, args->options, &sampler);
-    if (status != PM_OK) return status;
-    say("sampler: %s", pm_sampler_describe(sampler));
-    pm_sampler_destroy(sampler);
-    return PM_OK;
-}
-
 static pm_status print_json(const pm_generation *generation)
 {
     char *text = NULL;
@@ -215,7 +195,7 @@ pm_status run_ask(cli_args *args)
     if (status == PM_OK) status = loaded_session(args, &l);
     if (status != PM_OK) goto done;
 
-    status = show_sampler(args, &l);
+    status = show_sampler(args, &l, "");
     if (status != PM_OK) goto done;
     stream_catch(l.session);
     status =

@@ -33,8 +33,10 @@ static bool answer_once(conversation *c, size_t *n_calls)
     pm_generation *reply = NULL; // belongs to the chat, until it is finished
     os_interrupts_clear();
     pm_status status = pm_chat_generate(c->chat, &n_dropped, &reply);
-    if (status == PM_OK && n_dropped)
-        say_warning("the context is full: the oldest %zu messages were dropped from it", n_dropped);
+    if (status == PM_OK && n_dropped && !c->args->quiet)
+        say_warning("the context is full: the model no longer reads %zu of the oldest messages "
+                    "(--session and /save keep them)",
+                    n_dropped);
     if (status == PM_OK) status = stream_run(&s, reply);
     if (status == PM_OK) {
         free(c->timing);
@@ -61,21 +63,20 @@ static bool answer(conversation *c)
         if (!answer_once(c, &n_calls)) return false;
         if (n_calls == 0 || !chat_run_calls(c)) return true;
     }
-    say_warning("%d calls one after the other: waiting for a message", MAX_ROUNDS);
+    if (!c->args->quiet)
+        say_warning("%d calls one after the other: waiting for a message", MAX_ROUNDS);
     return true;
 }
 
 // Where an answer fails the conversation is as it was before.
 static void send(conversation *c, const char *text)
 {
-    json_t *before = chat_messages(c);
-    if (!before) return;
+    size_t before = pm_chat_n_messages(c->chat);
     pm_status status = pm_chat_add(c->chat, "user", text);
     if (status != PM_OK)
         chat_failed(c, status);
     else if (!answer(c))
-        chat_set_messages(c, before);
-    json_decref(before);
+        pm_chat_truncate(c->chat, before);
 }
 
 // The answer that a command asks for. Where it fails the conversation is as before, else an old
@@ -97,13 +98,16 @@ static bool is_blank(const char *text)
 }
 
 // The text is kept with every answer, the cache only in the end (also where a signal asks for the
-// end): a crash costs no more than that.
+// end): a crash costs no more than that. A file that can't be written is told of once.
 static void keep_session(conversation *c, bool cache)
 {
     const char *path = args_get(c->args, "session");
-    if (!path || pm_chat_n_messages(c->chat) == 0) return;
+    bool empty = pm_chat_n_messages(c->chat) == 0 && json_array_size(c->branches) == 0;
+    if (!path || (empty && !c->kept)) return;
     pm_status status = chat_save(c, path, cache);
-    if (status != PM_OK) chat_failed(c, status);
+    if (status != PM_OK && !c->not_kept) chat_failed(c, status);
+    c->not_kept = status != PM_OK;
+    if (status == PM_OK) c->kept = true;
 }
 
 // One message or command. A message that starts with a slash is written with two.
@@ -143,10 +147,23 @@ static void loop(conversation *c, bool *interrupted)
             if (*interrupted) return;
             say("(Ctrl-C again within a second, or /quit, leaves)");
             break;
+        case CHAT_ZERO:
+            c->spoken = true;
+            chat_failed(c, error_set(PM_ERROR_USAGE, "a message holds a zero byte (text can't)"));
+            break;
         case CHAT_FAILED: chat_failed(c, error_memory("the message", 0)); return;
         }
         free(text);
     }
+}
+
+// A place where nothing can be written shows before anything is loaded or asked.
+static pm_status check_session(const char *path)
+{
+    os_writer *w = NULL;
+    pm_status status = os_writer_open(path, &w);
+    os_writer_abort(w);
+    return error_in(status, "--session");
 }
 
 static pm_status begin(conversation *c)
@@ -155,10 +172,15 @@ static pm_status begin(conversation *c)
     const char *system = args_get(args, "system");
     const char *word = args->n_words ? args->words[0] : NULL;
     const char *kept = args_get(args, "session");
-    pm_status status = loaded_model(args, word, &c->model);
+    pm_status status = kept ? check_session(kept) : PM_OK;
+    if (status == PM_OK) status = loaded_model(args, word, &c->model);
     if (status == PM_OK) status = loaded_session(args, &c->model);
+    if (status == PM_OK) status = show_sampler(args, &c->model, ", and one more each answer");
     if (status == PM_OK) status = pm_chat_create(c->model.session, args->options, &c->chat);
-    if (status == PM_OK && kept && os_file_exists(kept)) status = chat_load(c, kept);
+    if (status == PM_OK && kept && os_file_exists(kept)) {
+        status = chat_load(c, kept);
+        c->kept = status == PM_OK;
+    }
     if (status == PM_OK && system) status = pm_chat_add(c->chat, "system", system);
     return status;
 }

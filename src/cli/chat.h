@@ -16,6 +16,7 @@ typedef enum chat_read {
     CHAT_MESSAGE,     // *text holds one, to be released with free
     CHAT_END,         // end of the input
     CHAT_INTERRUPTED, // Ctrl-C at the prompt: what was typed is gone
+    CHAT_ZERO,        // a message with a zero byte, which no text has: it is left out
     CHAT_FAILED,      // out of memory
 } chat_read;
 // A message is a line; a backslash at its end adds the next one, and """ begins a text of many
@@ -37,6 +38,8 @@ typedef struct conversation {
     bool broken;      // an answer failed for a reason that the next one may have too
     bool left;        // /quit
     bool spoken;      // a message or a command came
+    bool kept;        // the file of --session holds a conversation
+    bool not_kept;    // it could not be written the last time
     // A command asks for an answer: in place of the one in these messages, or to what it added to
     // them. Where that fails they are what stays. NULL: none is asked for.
     json_t *again, *go_on;

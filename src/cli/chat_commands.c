@@ -41,6 +41,12 @@ static long last_user(const json_t *list)
     return -1;
 }
 
+// What -q leaves out: that a command did what it was to do.
+static void remark(const conversation *c, const char *text)
+{
+    if (!c->args->quiet) say("%s", text);
+}
+
 // ---- the commands -----------------------------------------------------------------------------
 
 static void do_help(conversation *c, const char *rest);
@@ -68,9 +74,10 @@ static void do_undo(conversation *c, const char *rest)
     if (at >= 0) {
         chat_branches_keep(c, list);
         pm_chat_truncate(c->chat, (size_t)at);
-        say("the last question and its answer are taken back (%zu messages are left; /branches "
-            "has them)",
-            pm_chat_n_messages(c->chat));
+        if (!c->args->quiet)
+            say("the last question and its answer are taken back (%zu messages are left; /branches "
+                "has them)",
+                pm_chat_n_messages(c->chat));
     }
     json_decref(list);
 }
@@ -84,7 +91,7 @@ static void do_clear(conversation *c, const char *rest)
     if (json_array_size(list) > system) chat_branches_keep(c, list);
     json_decref(list);
     pm_chat_truncate(c->chat, system ? 1 : 0);
-    say(system ? "a new conversation (the system message stays)" : "a new conversation");
+    remark(c, system ? "a new conversation (the system message stays)" : "a new conversation");
 }
 
 static void do_system(conversation *c, const char *rest)
@@ -111,7 +118,7 @@ static void do_system(conversation *c, const char *rest)
     if (status != PM_OK)
         chat_failed(c, status);
     else
-        say("the system message is set");
+        remark(c, "the system message is set");
 }
 
 static void do_save(conversation *c, const char *rest)
@@ -120,7 +127,7 @@ static void do_save(conversation *c, const char *rest)
     pm_status status = path ? chat_save(c, path, true) : error_memory("a path", 0);
     if (status != PM_OK)
         chat_failed(c, status);
-    else
+    else if (!c->args->quiet)
         say("saved: %s (%zu messages)", path, pm_chat_n_messages(c->chat));
     free(path);
 }
@@ -154,37 +161,18 @@ static void do_stats(conversation *c, const char *rest)
     say("%s", c->timing);
 }
 
-// Options are read when a chat is made, so a changed one needs a new chat with the old messages.
-static void set_thinking(conversation *c, const char *on, const char *off)
-{
-    pm_chat *fresh = NULL;
-    char *messages = NULL;
-    pm_status status = pm_chat_messages(c->chat, &messages);
-    if (status == PM_OK) status = pm_options_set(c->args->options, off, NULL);
-    if (status == PM_OK) status = pm_options_set(c->args->options, on, "true");
-    if (status == PM_OK) status = pm_chat_create(c->model.session, c->args->options, &fresh);
-    if (status == PM_OK) status = pm_chat_set_messages(fresh, messages);
-    pm_free(messages);
-    if (status != PM_OK) {
-        pm_chat_destroy(fresh);
-        chat_failed(c, status);
-        return;
-    }
-    pm_chat_destroy(c->chat);
-    c->chat = fresh;
-    say("from the next message on: --%s", on);
-}
-
 static void do_think(conversation *c, const char *rest)
 {
     (void)rest;
-    set_thinking(c, "think", "no-think");
+    pm_chat_set_thinking(c->chat, 1);
+    remark(c, "from the next message on: --think");
 }
 
 static void do_no_think(conversation *c, const char *rest)
 {
     (void)rest;
-    set_thinking(c, "no-think", "think");
+    pm_chat_set_thinking(c->chat, 0);
+    remark(c, "from the next message on: --no-think");
 }
 
 static void do_quit(conversation *c, const char *rest)

@@ -20,6 +20,7 @@ struct chat_input {
     bool plain;           // NO_COLOR: no prompt
     bool pastes;          // the terminal marks what is pasted
     bool interrupted;
+    bool zero;  // a line of the message held a zero byte
     char *line; // getline's
     size_t line_cap;
 };
@@ -252,7 +253,9 @@ static const char *read_line(chat_input *in, bool more, chat_read *why)
         *why = errno == EINTR ? CHAT_INTERRUPTED : CHAT_END;
         if (n < 0) return NULL;
         if (n > 0 && in->line[n - 1] == '\n') in->line[--n] = 0;
-        if (n > 0 && in->line[n - 1] == '\r') in->line[n - 1] = 0;
+        if (n > 0 && in->line[n - 1] == '\r') in->line[--n] = 0;
+        for (char *at = in->line; (at = memchr(at, 0, (size_t)(in->line + n - at))); *at = ' ')
+            in->zero = true;
         return in->line;
     }
     int n = 0;
@@ -316,6 +319,7 @@ static chat_read read_continued(chat_input *in, const char *line, buf *message)
 chat_read chat_input_read(chat_input *in, char **text)
 {
     chat_read why = CHAT_MESSAGE;
+    in->zero = false;
     const char *line = read_line(in, false, &why);
     if (!line) return why;
     buf message = {0};
@@ -327,7 +331,10 @@ chat_read chat_input_read(chat_input *in, char **text)
     } else {
         why = read_continued(in, line, &message);
     }
-    if (why == CHAT_MESSAGE && buf_take(&message, text, NULL) != PM_OK) why = CHAT_FAILED;
+    if (why == CHAT_MESSAGE && in->zero)
+        why = CHAT_ZERO;
+    else if (why == CHAT_MESSAGE && buf_take(&message, text, NULL) != PM_OK)
+        why = CHAT_FAILED;
     buf_free(&message);
     return why;
 }

@@ -33,7 +33,7 @@ pm_status chat_load(conversation *c, const char *path)
     char *extra = NULL;
     pm_status status = pm_chat_load(c->chat, path, &extra);
     if (status != PM_OK) return status;
-    if (*pm_last_error()) say_warning("%s", pm_last_error());
+    if (*pm_last_error() && !c->args->quiet) say_warning("%s", pm_last_error());
     take_branches(c, extra);
     pm_free(extra);
     if (!c->args->quiet)

@@ -164,6 +164,9 @@ typedef struct stream {
     bool ends_line;   // the last byte written was a line break (or nothing was written)
     bool interrupted; // by Ctrl-C
 } stream;
+// Draws the seed where none is given, so that it is known what answers are drawn with; with -v says
+// order, values and seed, and `more` behind them.
+pm_status show_sampler(const cli_args *args, const loaded *l, const char *more);
 // Draws until the end. The text so far stays valid in the generation, also after a failure.
 pm_status stream_run(stream *s, pm_generation *generation);
 // What the option says of reasoning, and the row of tables for it.

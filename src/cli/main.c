@@ -12,7 +12,8 @@
 static const cli_command commands[] = {
     {"chat", "[MODEL]", "talk with a model",
      "Ctrl-C stops an answer, twice within a second leaves. /help lists what else can be typed. "
-     "Without a terminal every line of the input is a message.",
+     "Without a terminal every line of the input is a message. With -q the commands that only show "
+     "something still do.",
      1, chat_options, RUNS " sampler generate", run_chat},
     {"ask", "[MODEL] PROMPT", "one question, one answer",
      "PROMPT may also come from -p, -f or the standard input. One word alone is MODEL when it "

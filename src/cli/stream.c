@@ -1,6 +1,8 @@
 // An answer on its way to the reader, and the ways to stop it.
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/os.h"
 #include "cli/cli.h"
@@ -29,6 +31,24 @@ void stream_catch(pm_session *session)
     os_interrupts_clear();
     os_interrupts_call(on_interrupt, NULL);
     os_interrupts_catch();
+}
+
+pm_status show_sampler(const cli_args *args, const loaded *l, const char *more)
+{
+    char seed[32];
+    const char *given = pm_options_get(args->options, "seed");
+    pm_status status = PM_OK;
+    if (!given || !strcmp(given, "random")) {
+        snprintf(seed, sizeof seed, "%" PRIu64, os_random_seed() >> 11); // 53 bits
+        status = pm_options_set(args->options, "seed", seed);
+    }
+    if (status != PM_OK || !args->verbose || args->quiet) return status;
+    pm_sampler *sampler = NULL;
+    status = pm_sampler_create(l->model, args->options, &sampler);
+    if (status != PM_OK) return status;
+    say("sampler: %s%s", pm_sampler_describe(sampler), more);
+    pm_sampler_destroy(sampler);
+    return PM_OK;
 }
 
 show_reasoning stream_reasoning(const cli_args *args)

@@ -1,6 +1,8 @@
 // chat without a terminal: every line of the input is a message or a command.
 #include "cli/cli_test.h"
 
+#include <unistd.h>
+
 #include "base/buf.h"
 
 #define OPTIONS "--temp 0 -n 6 --device reference"
@@ -424,7 +426,164 @@ static void a_full_context(void **state)
     assert_non_null(strstr(err, "oldest"));
     free(out);
     free(err);
+    assert_int_equal(chat(lines.data, "--ctx 128 --system kind -q", &out, &err), 0);
+    assert_string_equal(err, "");
+    free(out);
+    free(err);
     buf_free(&lines);
+}
+
+// What the model no longer reads is in the file all the same, and the cache goes on to be of use.
+static void r50_a_full_context_keeps_the_session(void **state)
+{
+    (void)state;
+    char path[1024], options[1100], *out, *err;
+    snprintf(path, sizeof path, "%s", test_temp("full.session"));
+    snprintf(options, sizeof options, "--ctx 128 --session '%s'", path);
+    assert_int_equal(chat("the first\nsecond\nthird\nfourth\nfifth\n", options, &out, &err), 0);
+    assert_non_null(strstr(err, "oldest"));
+    free(out);
+    free(err);
+    assert_int_equal(chat("sixth\n/stats\n", options, &out, &err), 0);
+    const char *reused = strstr(err, "last prompt: ");
+    assert_non_null(reused);
+    assert_true(atoi(reused + 13) > 40);
+    json_t *m = saved(path);
+    assert_int_equal(json_array_size(m), 12);
+    assert_string_equal(content(m, 0), "the first");
+    json_decref(m);
+    free(out);
+    free(err);
+}
+
+// A conversation that was cleared is empty in its file, and a branch of it.
+static void r50_a_cleared_session(void **state)
+{
+    (void)state;
+    char path[1024], options[1100], *out, *err;
+    snprintf(path, sizeof path, "%s", test_temp("cleared.session"));
+    snprintf(options, sizeof options, "--session '%s'", path);
+    assert_int_equal(chat("one\n", options, &out, &err), 0);
+    free(out);
+    free(err);
+    assert_int_equal(chat("/clear\n", options, &out, &err), 0);
+    json_t *m = saved(path);
+    assert_int_equal(json_array_size(m), 0);
+    json_decref(m);
+    free(out);
+    free(err);
+    assert_int_equal(chat("/branches 1\n", options, &out, &err), 0);
+    m = saved(path);
+    assert_int_equal(json_array_size(m), 2);
+    assert_string_equal(content(m, 0), "one");
+    json_decref(m);
+    free(out);
+    free(err);
+    // where nothing was said there is nothing to keep
+    remove(path);
+    assert_int_equal(chat("/undo\n", options, &out, &err), 0);
+    assert_int_equal(access(path, F_OK), -1);
+    free(out);
+    free(err);
+}
+
+// A place where nothing can be kept is told of before anything is asked, and one that goes away
+// once.
+static void r50_a_session_that_cannot_be_kept(void **state)
+{
+    (void)state;
+    char *out, *err;
+    assert_refused(1, "--session: /no/folder/s",
+                   "echo hi | $P chat '%s' " OPTIONS " --session /no/folder/s", tiny());
+    assert_refused(1, "Is a directory", "echo hi | $P chat '%s' " OPTIONS " --session '%s'", tiny(),
+                   home_folder());
+    int status =
+        pumice(&out, &err,
+               "D='%s'; mkdir \"$D\"; { echo one; n=0; until [ -e \"$D/s\" ] || [ $n -gt "
+               "300 ]; do sleep 0.1; n=$((n+1)); done; rm -r \"$D\"; echo two; echo three; "
+               "} | $P chat '%s' " OPTIONS " --session \"$D/s\"",
+               test_temp("goes away"), tiny());
+    assert_int_equal(status, 1);
+    assert_int_equal(count_lines(err), 1);
+    assert_true(count_lines(out) >= 3);
+    free(out);
+    free(err);
+}
+
+static void r43_the_sampler_is_shown(void **state)
+{
+    (void)state;
+    char *out, *err;
+    assert_int_equal(chat("hi\n", "-v --seed 5", &out, &err), 0);
+    assert_non_null(strstr(err, "sampler: "));
+    assert_non_null(strstr(err, "; seed 5, and one more each answer\n"));
+    free(out);
+    free(err);
+}
+
+// Answers go on to differ behind /think, and what the last one took stays known.
+static void r50_thinking_goes_on(void **state)
+{
+    (void)state;
+    char lines[4096], a[1024], b[1024], *out, *err;
+    snprintf(a, sizeof a, "%s", test_temp("thinks.json"));
+    snprintf(b, sizeof b, "%s", test_temp("thinks again.json"));
+    snprintf(lines, sizeof lines, "one\n/save %s\n/think\n/stats\n/regen\n/save %s\n", a, b);
+    assert_int_equal(chat(lines, "--temp 2 --seed 3 --template chatml", &out, &err), 0);
+    assert_non_null(strstr(err, "last prompt: 0 tokens reused, 19 new"));
+    json_t *first = saved(a), *second = saved(b);
+    assert_string_not_equal(content(first, 1), content(second, 1));
+    json_decref(first);
+    json_decref(second);
+    free(out);
+    free(err);
+    // it does what the option does
+    snprintf(lines, sizeof lines, "/no_think\none\n/stats\n");
+    assert_int_equal(chat(lines, "", &out, &err), 0);
+    char *option_out, *option_err, *new = strstr(err, "last prompt: ");
+    assert_non_null(new);
+    assert_int_equal(chat("one\n/stats\n", "--no-think", &option_out, &option_err), 0);
+    assert_string_equal(option_out, out);
+    assert_non_null(strstr(option_err, "last prompt: "));
+    assert_int_equal(strncmp(strstr(option_err, "last prompt: "), new, strcspn(new, "\n")), 0);
+    free(option_out);
+    free(option_err);
+    free(out);
+    free(err);
+}
+
+static void a_zero_byte_is_refused(void **state)
+{
+    (void)state;
+    char *out, *err, *asked = output_of("$P ask '%s' hi " OPTIONS, tiny());
+    assert_int_equal(
+        pumice(&out, &err,
+               "printf 'hi\\0secret\\n\"\"\"a\\0\"\"\"\\nhi\\n' | $P chat '%s' " OPTIONS, tiny()),
+        2);
+    assert_string_equal(out, asked);
+    assert_int_equal(count_lines(err), 2);
+    assert_non_null(strstr(err, "zero byte"));
+    free(asked);
+    free(out);
+    free(err);
+}
+
+// Only what was asked for is said.
+static void quiet_commands(void **state)
+{
+    (void)state;
+    char lines[4096], *out, *err;
+    snprintf(lines, sizeof lines,
+             "one\n/save %s\n/regen\n/undo\n/branches 1\n/think\n/system be kind\n/clear\n",
+             test_temp("quiet.json"));
+    assert_int_equal(chat(lines, "-q --temp 2 --seed 3", &out, &err), 0);
+    assert_string_equal(err, "");
+    free(out);
+    free(err);
+    assert_int_equal(chat("/system\n", "-q --system kind", &out, &err), 0);
+    assert_string_equal(err, "system message: kind\n");
+    free(out);
+    free(err);
 }
 
 int main(void)
@@ -443,6 +602,13 @@ int main(void)
         cmocka_unit_test(broken_files_are_refused),
         cmocka_unit_test(a_message_that_is_too_long),
         cmocka_unit_test(a_full_context),
+        cmocka_unit_test(r50_a_full_context_keeps_the_session),
+        cmocka_unit_test(r50_a_cleared_session),
+        cmocka_unit_test(r50_a_session_that_cannot_be_kept),
+        cmocka_unit_test(r43_the_sampler_is_shown),
+        cmocka_unit_test(r50_thinking_goes_on),
+        cmocka_unit_test(a_zero_byte_is_refused),
+        cmocka_unit_test(quiet_commands),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

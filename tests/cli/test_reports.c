@@ -188,6 +188,7 @@ static void quantized_files_keep_their_metadata(void **state)
     assert_refused(3, "/nowhere", "$P quantize /nowhere/m.gguf '%s' q8_0", test_temp("no.gguf"));
     assert_refused(2, "", "$P quantize '%s' '%s' f16", out, out);
     assert_refused(1, "/nowhere", "$P quantize '%s' /nowhere/x.gguf q8_0", in);
+    assert_refused(1, "Is a directory", "$P quantize '%s' '%s' q8_0", in, home_folder());
 }
 
 int main(void)
