@@ -95,17 +95,6 @@ void large_round(const char *s, size_t n, buf *out)
     wrap(s, n, "", ".0", out);
 }
 
-json_t *large_load_rounded(const char *s, size_t n)
-{
-    buf rounded = {0};
-    large_round(s, n, &rounded);
-    json_t *value = rounded.failed ? NULL
-                                   : json_loadb(rounded.data ? rounded.data : "", rounded.len,
-                                                JSON_DECODE_ANY, NULL);
-    buf_free(&rounded);
-    return value;
-}
-
 void large_show(const char *s, size_t n, buf *out)
 {
     for (size_t i = 0, end; i < n; i = end) {

@@ -3,7 +3,8 @@
 #ifndef PUMICE_BASE_LARGE_H
 #define PUMICE_BASE_LARGE_H
 
-#include <jansson.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 #include "base/buf.h"
 
@@ -18,7 +19,5 @@ void large_show(const char *json, size_t n, buf *out);
 
 // Adds the text to `out` with its large integers as real numbers, which are near them.
 void large_round(const char *json, size_t n, buf *out);
-// Such a text's value, of any kind, to be released. NULL: it is no JSON.
-json_t *large_load_rounded(const char *json, size_t n);
 
 #endif

@@ -6,6 +6,7 @@
 #include "base/large.h"
 #include "chat/answer.h"
 #include "chat/python.h"
+#include "chat/template.h"
 
 // ---- the tools that there are -----------------------------------------------------------------
 
@@ -88,7 +89,7 @@ static bool add_object(json_t *calls, size_t first, const json_t *tools, const j
     if (!found) found = json_object_get(inner, "parameters");
     json_t *arguments = NULL;
     if (json_is_string(found)) {
-        arguments = large_load_rounded(json_string_value(found), json_string_length(found));
+        arguments = tmpl_load_rounded(json_string_value(found), json_string_length(found));
     } else {
         arguments = found && !json_is_null(found) ? json_incref(found) : json_object();
     }
@@ -149,7 +150,7 @@ static bool add_named(json_t *calls, size_t first, const json_t *tools, const ch
     size_t start = 0;
     while (start < name_end && strchr(" \t\r\n", text[start])) start++;
     char *name = strndup(text + start, name_end - start);
-    json_t *arguments = large_load_rounded(text + brace, n - brace), *id = NULL;
+    json_t *arguments = tmpl_load_rounded(text + brace, n - brace), *id = NULL;
     static const char mark[] = "[CALL_ID]";
     size_t at = find(text, brace, mark);
     if (at < brace) {

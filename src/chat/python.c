@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "base/buf.h"
-#include "base/large.h"
+#include "chat/template.h"
 #include "text/text.h"
 
 enum { MAX_DEPTH = 64, MAX_NUMBER = 64 };
@@ -165,7 +165,7 @@ static json_t *number(python_reader *r)
     }
     if (n > 0 && text[n - 1] == '.' && n < MAX_NUMBER) text[n++] = '0';
     text[n] = 0;
-    return large_load_rounded(text, n);
+    return tmpl_load_rounded(text, n);
 }
 
 static json_t *sequence(python_reader *r, char close, int depth)

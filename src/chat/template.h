@@ -42,6 +42,9 @@ typedef struct tmpl_limits {
 // integers beyond 64 bits, as Python does; only tmpl_render understands what becomes of them.
 // PM_ERROR_FILE: no JSON; the message has the place. Release with json_decref.
 pm_status tmpl_load_json(const char *text, size_t n, json_t **out);
+// The same for everybody: integers beyond 64 bits become real numbers, which are near them. NULL:
+// it is no JSON.
+json_t *tmpl_load_rounded(const char *text, size_t n);
 
 // `vars`: a JSON object whose members are the template's variables, in their order. `now`: the
 // clock that strftime_now shows, seconds since 1970-01-01 as local time has it (a broken-down time

@@ -68,3 +68,14 @@ end:
     buf_free(&marked);
     return status;
 }
+
+json_t *tmpl_load_rounded(const char *s, size_t n)
+{
+    buf rounded = {0};
+    large_round(s, n, &rounded);
+    json_t *value = rounded.failed ? NULL
+                                   : json_loadb(rounded.data ? rounded.data : "", rounded.len,
+                                                JSON_DECODE_ANY, NULL);
+    buf_free(&rounded);
+    return value;
+}

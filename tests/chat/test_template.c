@@ -494,6 +494,10 @@ static void large_integers_survive(void **state)
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
         if (tmpl_load_json(bad[i], strlen(bad[i]), &v) != PM_ERROR_FILE)
             fail_msg("'%s' was taken for JSON", bad[i]);
+    v = tmpl_load_rounded("[9223372036854775808]", 21);
+    assert_true(json_real_value(json_array_get(v, 0)) == 0x1p63);
+    json_decref(v);
+    assert_null(tmpl_load_rounded("", 0));
 }
 
 int main(void)
