@@ -171,9 +171,8 @@ pm_status placement_choose(const model *m, const placement_request *r, placement
         place_all(out, r, m, &exec_cpu);
         return PM_OK;
     }
-    const char *selector = r->device[6] == ':' ? r->device + 7 : NULL;
-    if (named && selector) {
-        snprintf(out->selector, sizeof out->selector, "%s", selector);
+    if (named && r->device[6] == ':') {
+        snprintf(out->selector, sizeof out->selector, "%s", r->device + 7);
         out->gpu.selector = out->selector;
     }
     exec_device d;

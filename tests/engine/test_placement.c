@@ -36,10 +36,32 @@ static void r11_never_more_than_fits(void **state)
     }
 }
 
+// "auto" with a number of layers: the word may end where its memory ends.
+static void r11_layers_without_a_named_gpu(void **state)
+{
+    (void)state;
+    model *m;
+    model_options open = {0};
+    assert_ok(model_open(test_data("golden/llama-tied.q8_0.gguf"), &open, &m));
+    char *word = malloc(5);
+    memcpy(word, "auto", 5);
+    exec_gpu gpu = {0};
+    placement_request r = {.device = word, .gpu_layers = 1, .params = {.gpu = &gpu}};
+    r.session = (plan_options){.n_ctx = 64, .n_slots = 1, .n_batch = 64, .kv_type = QUANT_F16};
+    placement p;
+    pm_status status = placement_choose(m, &r, &p);
+    if (status == PM_OK) assert_int_equal(p.n_parts, 2); // one layer on the machine's GPU
+    if (status != PM_OK) assert_int_equal(status, PM_ERROR_DEVICE);
+    assert_string_equal(p.selector, "");
+    free(word);
+    model_close(m);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(r11_never_more_than_fits),
+        cmocka_unit_test(r11_layers_without_a_named_gpu),
     };
     return cmocka_run_group_tests_name("engine/placement", tests, NULL, NULL);
 }
