@@ -168,7 +168,7 @@ typedef struct bench {
     bench_params params;
     profile *profiles; // [n] with per-op, else NULL
     double flops_per_second, peak_gbps;
-    int checked; // did a check of the device pass in this run? -1: there was none
+    int checked; // did a check of the device pass in this run? -1: none ran
     char check_failure[256];
     pm_status check_status; // of a check that did not pass
     uint64_t rss;           // at most, of loading and measuring: a check needs the weights again
@@ -457,7 +457,7 @@ static void check_device(pm_model *pm, const pm_options *options, bench *b)
     if (!options_is_on(options, "checked") && !(suite && !pm_options_is_set(options, "checked")))
         return;
     pm_status status = check_quickly(pm, options, &passed);
-    b->checked = passed;
+    if (status == PM_OK) b->checked = passed;
     if (passed) return;
     snprintf(b->check_failure, sizeof b->check_failure, "%s", error_message());
     b->check_status = status == PM_OK ? PM_ERROR_CHECK : status;

@@ -105,9 +105,11 @@ static void print_about(const json_t *all, const char *before)
               name ? ", " : "", name ? name : "", number_in(all, "threads", 0),
               number_in(all, "batch", 0), text_in(all, "kv_type", "?"));
     const json_t *checked = json_object_get(all, "checked");
+    const char *unchecked = text_in(all, "checked_reason", NULL); // what failed, or why none ran
     out_print("%sorder and tokens: --seed %.0f; %s\n", before, number_in(all, "seed", 0),
               json_is_true(checked)    ? "checked: the device passed a quick check in this run"
               : json_is_false(checked) ? "NOT CHECKED: the device failed the quick check"
+              : unchecked              ? "NOT CHECKED: the quick check could not be run"
                                        : "not checked");
     if (json_object_get(all, "estimate_gbps")) {
         out_print("%sestimate for %.1f GB/s, nothing was run\n", before,
@@ -159,6 +161,7 @@ static void print_unsteady(const json_t *all, const char *before)
     const json_t *row;
     json_array_foreach(json_object_get(all, "results"), index, row)
     {
+        if (strcmp(text_in(row, "status", ""), "ok") != 0) continue;
         if (!json_is_false(json_object_get(row, "steady"))) continue;
         out_print("%snot steady after %.0f warm-ups: %s, %.0f tokens at depth %.0f\n", before,
                   number_in(row, "warm_ups", 0), text_in(row, "kind", "?"), number_in(row, "n", 0),

@@ -426,6 +426,15 @@ static void a_speed_is_checked_only_where_the_check_passed(void **state)
     assert_string_equal(json_string_value(json_object_get(first, "status")), "ok");
     json_decref(all);
     pm_free(text);
+    // a check that could not be run is none, and the reason says why
+    text = NULL;
+    assert_ok(pm_options_set(o, "inject", "NOPE:1"));
+    assert_int_equal(pm_bench(pm, o, &text), PM_ERROR_USAGE);
+    all = json_loads(text, 0, NULL);
+    assert_true(json_is_null(json_object_get(all, "checked")));
+    assert_true(json_is_string(json_object_get(all, "checked_reason")));
+    json_decref(all);
+    pm_free(text);
     pm_model_close(pm);
     pm_options_destroy(o);
 }

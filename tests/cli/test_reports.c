@@ -160,6 +160,24 @@ static void bench_in_four_forms(void **state)
     free(table);
 }
 
+// A case that failed was not warmed up.
+static void bench_of_what_fails(void **state)
+{
+    (void)state;
+    size_t n;
+    char *out, *err, *file = test_read(tiny(), &n);
+    memset(file + n - 65536, 0xff, 65536); // scales that are NaN
+    const char *path = test_temp("nan.gguf");
+    test_write(path, file, n);
+    free(file);
+    static const char options[] = "--prompt 16 --gen 0 --repeat 1 --device cpu";
+    assert_int_equal(pumice(&out, &err, "$P bench '%s' %s", path, options), 1);
+    assert_non_null(strstr(out, "failed"));
+    assert_null(strstr(out, "not steady"));
+    free(out);
+    free(err);
+}
+
 static void quantized_files_keep_their_metadata(void **state)
 {
     (void)state;
@@ -200,6 +218,7 @@ int main(void)
         cmocka_unit_test(logits_as_recorded),
         cmocka_unit_test(devices_without_a_gpu),
         cmocka_unit_test(bench_in_four_forms),
+        cmocka_unit_test(bench_of_what_fails),
         cmocka_unit_test(quantized_files_keep_their_metadata),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
