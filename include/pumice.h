@@ -254,8 +254,9 @@ PM_API void pm_sampler_reset(pm_sampler *sampler); // empty window, draws from t
 // the prompt is kept (longest common prefix of ids), the rest is evaluated by the first `next`.
 // A session runs one generation at a time: what else evaluates, rewinds, loads or starts another
 // one there ends it, and its next `next` is PM_ERROR_USAGE.
-// Options: max-tokens, stop, logprobs, grammar, json-schema, and the sampler's. PM_ERROR_USAGE: an
-// empty prompt, or one that does not fit the context (the message has both numbers).
+// Options: max-tokens, stop (reasoning is text as well), logprobs, grammar, json-schema, and the
+// sampler's. PM_ERROR_USAGE: an empty prompt, or one that does not fit the context (the message has
+// both numbers).
 PM_API pm_status pm_generation_start(pm_session *session, const pm_options *options,
                                      const int32_t *prompt, size_t n_prompt,
                                      pm_generation **generation);
@@ -304,7 +305,8 @@ PM_API pm_status pm_chat_add(pm_chat *chat, const char *role, const char *conten
 // What the model may call: a JSON list of {"type": "function", "function": {"name", "description",
 // "parameters": JSON schema}}, or of such functions alone; NULL: nothing. The option "tools" reads
 // it from a file, "python-tools" offers the tools as functions of Python (SmolLM3). PM_ERROR_USAGE:
-// not such a list, or the template offers no tools.
+// not such a list, the template offers no tools, or with the option json-schema, whose answers call
+// none (with "grammar" what it allows is called).
 PM_API pm_status pm_chat_set_tools(pm_chat *chat, const char *json);
 // What the call with this id gave (NULL: the first one without a result). With a result for each
 // call the next pm_chat_generate goes on.

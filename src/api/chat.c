@@ -40,6 +40,11 @@ static conversation_think think_of(const pm_options *o)
 static pm_status set_tools(pm_chat *chat, const char *json, size_t n)
 {
     json_t *list = NULL, *tools = NULL;
+    if (pm_options_is_set(chat->options, "json-schema")) {
+        return error_set(PM_ERROR_USAGE,
+                         "options 'tools' and 'json-schema': an answer that follows "
+                         "a schema calls no tools (leave one out)");
+    }
     if (tmpl_load_json(json, n, &list) != PM_OK) return error_in(PM_ERROR_USAGE, "tools");
     pm_status status = tools_check(list, &tools);
     if (status == PM_OK) {
@@ -221,7 +226,7 @@ static pm_status fit_prompt(const pm_chat *chat, fitted *f)
     }
     return error_set(PM_ERROR_USAGE,
                      "the last message with its prompt has %zu tokens, the context holds %zu "
-                     "(a larger one: option 'ctx')",
+                     "(a larger one: --ctx N)",
                      n_shortest, n_ctx);
 }
 

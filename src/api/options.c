@@ -193,7 +193,8 @@ static bool value_is_good(const option_row *row, const char *text)
     case OPTION_BIAS:
         return split_bias(text, &whole, &real) && whole >= 0 && whole <= INT32_MAX &&
                in_range(row, real);
-    case OPTION_TEXT: return n > 0 && text_utf8_valid(text, n);
+    case OPTION_TEXT:
+    case OPTION_PATH: return n > 0;
     }
     return false;
 }
@@ -215,6 +216,9 @@ pm_status pm_options_set(pm_options *o, const char *name, const char *value)
     if (!value) {
         values_clear(v);
         return PM_OK;
+    }
+    if (row->kind == OPTION_TEXT && !text_utf8_valid(value, strlen(value))) {
+        return error_set(PM_ERROR_USAGE, "option '%s': the value is not UTF-8", name);
     }
     if (!value_is_good(row, value)) {
         return error_set(PM_ERROR_USAGE, "option '%s': '%.200s' is not allowed (%s)", name, value,

@@ -18,6 +18,7 @@ typedef enum option_kind {
     OPTION_DEVICE,   // one of `words`, or vulkan:SELECTOR
     OPTION_BIAS,     // ID:BIAS, the bias lowest to highest
     OPTION_TEXT,     // valid UTF-8, not empty
+    OPTION_PATH,     // the name of a file or folder: any bytes, not empty
 } option_kind;
 
 typedef struct option_row {

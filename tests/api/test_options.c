@@ -217,6 +217,23 @@ static void repeatable_options_collect(void **state)
     pm_options_destroy(NULL);
 }
 
+// A text that is not UTF-8 is refused for that; the name of a file may be any bytes.
+static void texts_and_paths(void **state)
+{
+    (void)state;
+    pm_options *o = pm_options_create();
+    assert_int_equal(set(o, "stop", "\xff"), PM_ERROR_USAGE);
+    assert_non_null(strstr(pm_last_error(), "not UTF-8"));
+    assert_int_equal(set(o, "stop", ""), PM_ERROR_USAGE);
+    static const char *const paths[] = {"template", "grammar", "json-schema",
+                                        "tools",    "text",    "cache-dir"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        assert_ok(set(o, paths[i], "/tmp/\xff.x"));
+        assert_int_equal(set(o, paths[i], ""), PM_ERROR_USAGE);
+    }
+    pm_options_destroy(o);
+}
+
 static void nearest_name(void **state)
 {
     (void)state;
@@ -251,6 +268,7 @@ int main(void)
         cmocka_unit_test(defaults),
         cmocka_unit_test(words_and_devices),
         cmocka_unit_test(repeatable_options_collect),
+        cmocka_unit_test(texts_and_paths),
         cmocka_unit_test(nearest_name),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

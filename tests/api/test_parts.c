@@ -342,6 +342,23 @@ static void tools_that_are_refused(void **state)
     }
 }
 
+// A schema's answer calls nothing, so that the two don't go together; in either order.
+static void tools_beside_a_schema(void **state)
+{
+    const fixture *f = *state;
+    static const char list[] = "[{\"name\": \"f\", \"parameters\": {}}]";
+    pm_options *o = chat_options("qwen3", NULL);
+    assert_ok(pm_options_set(o, "json-schema", file_with("any.json", "{}")));
+    talk t = begin(f, o);
+    assert_int_equal(pm_chat_set_tools(t.chat, list), PM_ERROR_USAGE);
+    assert_non_null(strstr(pm_last_error(), "json-schema"));
+    assert_ok(pm_chat_set_tools(t.chat, NULL));
+    pm_chat *c = NULL;
+    assert_ok(pm_options_set(o, "tools", file_with("tools.json", list)));
+    assert_int_equal(pm_chat_create(t.session, o, &c), PM_ERROR_USAGE);
+    end(&t);
+}
+
 // ---- grammars ---------------------------------------------------------------------------------
 
 static const char schema[] =
@@ -448,6 +465,7 @@ int main(void)
         cmocka_unit_test(calls_and_their_results),
         cmocka_unit_test(tools_as_functions_of_python),
         cmocka_unit_test(tools_that_are_refused),
+        cmocka_unit_test(tools_beside_a_schema),
         cmocka_unit_test(constrained_answers_always_parse),
         cmocka_unit_test(a_greedy_pick_under_a_grammar),
         cmocka_unit_test(grammars_that_are_refused),
