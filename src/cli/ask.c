@@ -167,13 +167,22 @@ static void warn_of_grammar(const cli_args *args, const pm_generation *generatio
                     "before");
 }
 
-// What asks for a chat does not go with --raw.
+// What asks for a chat does not go with --raw, nor does anything else that would have no effect.
 static pm_status check_ask(const cli_args *args, bool raw, bool json)
 {
+    static const char *const of_chats[] = {"tools", "python-tools", "template", "think",
+                                           "no-think"};
     if (raw && args_get(args, "system"))
         return error_set(PM_ERROR_USAGE, "--system: needs the chat template that --raw leaves out");
-    if (raw && pm_options_is_set(args->options, "tools"))
-        return error_set(PM_ERROR_USAGE, "--tools: needs the chat template that --raw leaves out");
+    for (size_t i = 0; raw && i < sizeof of_chats / sizeof *of_chats; i++)
+        if (pm_options_is_set(args->options, of_chats[i]))
+            return error_set(PM_ERROR_USAGE, "--%s: needs the chat template that --raw leaves out",
+                             of_chats[i]);
+    if (!raw && args_has(args, "special"))
+        return error_set(PM_ERROR_USAGE, "--special: goes with --raw");
+    const char *logprobs = pm_options_get(args->options, "logprobs");
+    if (!json && strcmp(logprobs, "-1") != 0)
+        return error_set(PM_ERROR_USAGE, "--logprobs: goes with --json");
     if (json && args_has(args, "show-template"))
         return error_set(PM_ERROR_USAGE, "--show-template: does not go with --json");
     return PM_OK;

@@ -251,5 +251,7 @@ pm_status run_template(cli_args *args)
     for (size_t k = 0; k < sizeof alone / sizeof alone[0]; k++)
         if (args_get(args, alone[k]))
             return error_set(PM_ERROR_USAGE, "--%s: does not go with --jsonl", alone[k]);
+    if (args->n_words > 0)
+        return error_set(PM_ERROR_USAGE, "'%s': no MODEL goes with --jsonl", args->words[0]);
     return each_line(file, answer_line, &l);
 }

@@ -50,7 +50,7 @@ static pm_status check_prompt(const session *s, size_t n_prompt)
     if (n_prompt > session_n_ctx(s)) {
         return error_set(PM_ERROR_USAGE,
                          "the prompt has %zu tokens, the context holds %" PRIu32
-                         " (a larger one: option 'ctx')",
+                         " (a larger one: --ctx N)",
                          n_prompt, session_n_ctx(s));
     }
     return PM_OK;

@@ -67,6 +67,28 @@ static pm_status open_segments(session *s)
     return PM_OK;
 }
 
+static pm_status open_parts(session *s, const plan_options *options)
+{
+    pm_status status = plan_build(s->w->m, options, &s->plan);
+    if (status != PM_OK) return status;
+    uint64_t rows = (uint64_t)s->plan->n_batch * s->plan->n_embd;
+    s->tokens = malloc((size_t)options->n_ctx * sizeof *s->tokens);
+    if (s->w->n_parts > 1) s->residual = malloc((size_t)rows * sizeof *s->residual);
+    if (!s->tokens || (s->w->n_parts > 1 && !s->residual)) {
+        return error_memory("a session", rows * sizeof *s->residual);
+    }
+    return open_segments(s);
+}
+
+// What takes less memory, where that may be what is missing.
+static const char *smaller_hint(pm_status status, const plan_options *options, const model *m)
+{
+    if (status != PM_ERROR_RUN) return "";
+    return options->kv_type != QUANT_Q8_0 && m->head_dim % 32 == 0
+               ? " (try a smaller --ctx, or --kv-type q8_0)"
+               : " (try a smaller --ctx)";
+}
+
 pm_status session_open(const weights *w, const plan_options *options, session **out)
 {
     assert(options->n_slots == 1);
@@ -78,24 +100,11 @@ pm_status session_open(const weights *w, const plan_options *options, session **
     if (!plan_kv_bytes(w->m, options->n_ctx, 1, options->kv_type, &s->kv_bytes)) {
         status = error_set(PM_ERROR_USAGE, "a context of %" PRIu32 " tokens is too large",
                            options->n_ctx);
-    }
-    if (status == PM_OK) status = plan_build(w->m, options, &s->plan);
-    if (status == PM_OK) {
-        uint64_t rows = (uint64_t)s->plan->n_batch * s->plan->n_embd;
-        s->tokens = malloc((size_t)options->n_ctx * sizeof *s->tokens);
-        if (w->n_parts > 1) s->residual = malloc((size_t)rows * sizeof *s->residual);
-        if (!s->tokens || (w->n_parts > 1 && !s->residual)) {
-            status = error_memory("a session", rows * sizeof *s->residual);
-        }
-    }
-    if (status == PM_OK) {
-        status = open_segments(s);
-        if (status != PM_OK) {
-            status = error_in(status,
-                              "a context of %" PRIu32 " tokens, %" PRIu64 " bytes of keys "
-                              "and values",
-                              options->n_ctx, s->kv_bytes);
-        }
+    } else {
+        status = open_parts(s, options);
+        status = error_in(status,
+                          "a context of %" PRIu32 " tokens, %" PRIu64 " bytes of keys and values%s",
+                          options->n_ctx, s->kv_bytes, smaller_hint(status, options, w->m));
     }
     if (status == PM_OK) {
         *out = s;

@@ -1,6 +1,14 @@
 // Everything that can be wrong with what the program is given: one clear line, the right status.
 #include "cli/cli_test.h"
 
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#define SANITIZED __has_feature(address_sanitizer)
+#else
+#define SANITIZED 0
+#endif
+
 static void no_such_file(void **state)
 {
     (void)state;
@@ -127,6 +135,47 @@ static void empty_prompts(void **state)
     assert_refused(2, "no id", "$P logits '%s' --ids ''", tiny());
 }
 
+// What would have no effect is refused rather than passed over.
+static void r42_options_without_effect(void **state)
+{
+    (void)state;
+    static const char *const list[][2] = {
+        {"--logprobs 2", "--logprobs: goes with --json"},
+        {"--special", "--special: goes with --raw"},
+        {"--raw --think", "--think: needs the chat template"},
+        {"--raw --no-think", "--no-think: needs the chat template"},
+        {"--raw --template chatml", "--template: needs the chat template"},
+        {"--raw --python-tools", "--python-tools: needs the chat template"},
+    };
+    for (size_t i = 0; i < sizeof list / sizeof *list; i++)
+        assert_refused(2, list[i][1], "$P ask '%s' hi %s", tiny(), list[i][0]);
+    assert_refused(2, "no MODEL goes with --jsonl", "$P template '%s' --jsonl /dev/null", tiny());
+    free(output_of("$P ask '%s' hi -n 1 --logprobs -1 --no-special", tiny()));
+}
+
+static void texts_that_are_not_utf8(void **state)
+{
+    (void)state;
+    assert_refused(2, "'stop': the value is not UTF-8", "$P ask '%s' hi --stop $(printf '\\377')",
+                   tiny());
+    const char *path = test_temp("\xff.gbnf");
+    test_write(path, "root ::= \"yes\"", 14);
+    char *answer = output_of("$P ask '%s' hi --grammar '%s'", tiny(), path);
+    assert_string_equal(answer, "yes\n");
+    free(answer);
+}
+
+// More than there is memory for: the message says what takes less.
+static void contexts_that_are_too_large(void **state)
+{
+    (void)state;
+    if (SANITIZED) skip(); // its own memory is past any limit
+    assert_refused(1, "(try a smaller --ctx",
+                   "ulimit -v 1000000; $P ask '%s' hi --device cpu -t 1 "
+                   "--ctx 16777216 -q",
+                   tiny());
+}
+
 static void prompts_given_twice(void **state)
 {
     (void)state;
@@ -216,6 +265,9 @@ int main(void)
         cmocka_unit_test(unknown_format),
         cmocka_unit_test(template_errors),
         cmocka_unit_test(empty_prompts),
+        cmocka_unit_test(r42_options_without_effect),
+        cmocka_unit_test(texts_that_are_not_utf8),
+        cmocka_unit_test(contexts_that_are_too_large),
         cmocka_unit_test(prompts_given_twice),
         cmocka_unit_test(prompts_longer_than_the_context),
         cmocka_unit_test(ids_that_are_none),
