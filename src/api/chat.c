@@ -189,19 +189,15 @@ typedef struct fitted {
     size_t n_turns_out, n_out; // turns, and their messages
 } fitted;
 
-// The prompt without the oldest `n_turns` turns; *possible: there are so many before the last one,
-// *more: and one more.
-static pm_status ids_without(const pm_chat *chat, size_t n_turns, fitted *f, bool *possible,
-                             bool *more)
+// The prompt without the oldest `n_turns` turns.
+static pm_status ids_without(const pm_chat *chat, size_t n_turns, fitted *f)
 {
-    json_t *messages = NULL, *shorter = NULL;
-    size_t unused;
-    *possible = conversation_without(chat->c, n_turns, &messages, &f->n_out);
-    if (!*possible) return PM_OK;
-    f->n_turns_out = n_turns;
+    json_t *messages = NULL;
+    text_ids_free(&f->ids);
+    *f = (fitted){.n_turns_out = n_turns};
+    if (!conversation_without(chat->c, n_turns, &messages, &f->n_out))
+        return error_memory("a prompt", 0);
     pm_status status = conversation_ids(chat->c, messages, true, &f->ids, &f->thinking);
-    *more = conversation_without(chat->c, n_turns + 1, &shorter, &unused);
-    json_decref(shorter);
     json_decref(messages);
     return status;
 }
@@ -211,23 +207,25 @@ static pm_status ids_without(const pm_chat *chat, size_t n_turns, fitted *f, boo
 // stays so: the cache then holds the beginning of the next prompt too.
 static pm_status fit_prompt(const pm_chat *chat, fitted *f)
 {
-    size_t n_ctx = session_n_ctx(chat->session->s), n_shortest = 0, first = chat->n_turns_out;
-    for (size_t turns = first;; turns++) {
-        bool possible = false, more = false;
-        *f = (fitted){0};
-        pm_status status = ids_without(chat, turns, f, &possible, &more);
-        if (status != PM_OK) return status;
-        if (!possible) break;
-        size_t n = f->ids.n;
-        bool enough = n < n_ctx && (turns == first || n <= n_ctx - n_ctx / 4);
-        if (enough || (!more && n <= n_ctx)) return PM_OK;
-        n_shortest = n;
-        text_ids_free(&f->ids);
+    size_t n_ctx = session_n_ctx(chat->session->s), few = n_ctx - n_ctx / 4;
+    size_t low = chat->n_turns_out, high = conversation_n_turns(chat->c) - 1;
+    pm_status status = ids_without(chat, low, f);
+    if (status == PM_OK && f->ids.n < n_ctx) return PM_OK;
+    // By halves: a conversation of years has many turns, and each one less is a shorter prompt.
+    for (low += low < high; status == PM_OK && low < high;) {
+        size_t middle = low + (high - low) / 2;
+        status = ids_without(chat, middle, f);
+        if (f->ids.n <= few)
+            high = middle;
+        else
+            low = middle + 1;
     }
+    if (status == PM_OK && f->n_turns_out != low) status = ids_without(chat, low, f);
+    if (status != PM_OK || f->ids.n <= n_ctx) return status;
     return error_set(PM_ERROR_USAGE,
                      "the last message with its prompt has %zu tokens, the context holds %zu "
                      "(a larger one: --ctx N)",
-                     n_shortest, n_ctx);
+                     f->ids.n, n_ctx);
 }
 
 pm_status pm_chat_generate(pm_chat *chat, size_t *n_dropped, pm_generation **out)

@@ -217,6 +217,14 @@ void conversation_replace(conversation *c, json_t *messages)
     c->messages = messages;
 }
 
+size_t conversation_n_turns(const conversation *c)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < json_array_size(c->messages); i++)
+        n += has_role(json_array_get(c->messages, i), "user");
+    return n > 0 ? n : 1;
+}
+
 bool conversation_without(const conversation *c, size_t n_turns, json_t **messages,
                           size_t *n_dropped)
 {

@@ -50,6 +50,7 @@ void conversation_truncate(conversation *c, size_t n_messages);
 // false: there are not that many turns before the last one.
 bool conversation_without(const conversation *c, size_t n_turns, json_t **messages,
                           size_t *n_dropped);
+size_t conversation_n_turns(const conversation *c); // at least 1: all before the second one is one
 void conversation_replace(conversation *c, json_t *messages); // takes the reference
 
 // What the model may call (tools_check's list, NULL: nothing); `python`: offered as functions of

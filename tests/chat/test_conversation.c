@@ -361,6 +361,7 @@ static void turns(void **state)
         size_t dropped = 0;
         bool possible = conversation_without(c, cases[i].n_turns, &left, &dropped);
         assert_int_equal(possible, cases[i].left >= 0);
+        assert_int_equal(possible, cases[i].n_turns < conversation_n_turns(c));
         if (!possible) continue;
         assert_int_equal(json_array_size(left), cases[i].left);
         assert_int_equal(dropped, strlen(roles) - json_array_size(left));
