@@ -330,14 +330,6 @@ static void errors_name_the_line(void **state)
     tmpl_free(t);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED __has_feature(address_sanitizer)
-#else
-#define SANITIZED 0
-#endif
-
 // What a stranger's template may try: each ends within 5 seconds, all in less than 500 MB.
 static void hostile_templates_end_soon(void **state)
 {

@@ -1,14 +1,6 @@
 // Everything that can be wrong with what the program is given: one clear line, the right status.
 #include "cli/cli_test.h"
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED __has_feature(address_sanitizer)
-#else
-#define SANITIZED 0
-#endif
-
 static void no_such_file(void **state)
 {
     (void)state;

@@ -85,14 +85,6 @@ static void cpu_equals_golden(void **state)
     }
 }
 
-#if defined(__SANITIZE_ADDRESS__)
-#define SANITIZED 1
-#elif defined(__has_feature)
-#define SANITIZED __has_feature(address_sanitizer)
-#else
-#define SANITIZED 0
-#endif
-
 int main(void)
 {
     // Sanitizers make it ten times slower: each kind of layer and of format once is enough there.

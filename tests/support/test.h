@@ -14,6 +14,18 @@
 
 #include "pumice.h"
 
+// Is this a build with the address sanitizer?
+#if defined(__SANITIZE_ADDRESS__)
+#define SANITIZED 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define SANITIZED 1
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED 0
+#endif
+
 // assert_ok(call) shows the library's message when the call fails.
 const char *error_message(void);
 #define assert_ok(call)                                                                            \

@@ -81,14 +81,7 @@ static void use_validation(const char *driver)
 
 // What drivers keep for themselves is found through their own variables, or suppressed by their
 // name. What a test forgets to destroy on a device is reported by the validation layer.
-#if defined(__SANITIZE_ADDRESS__)
-#define WITH_ASAN 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
-#define WITH_ASAN 1
-#endif
-#endif
-#ifdef WITH_ASAN
+#if SANITIZED
 __attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
 const char *__lsan_default_suppressions(void)
 {
