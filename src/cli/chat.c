@@ -160,8 +160,11 @@ static void loop(conversation *c, bool *interrupted)
 // A place where nothing can be written shows before anything is loaded or asked.
 static pm_status check_session(const char *path)
 {
+    os_file *old = NULL;
     os_writer *w = NULL;
-    pm_status status = os_writer_open(path, &w);
+    pm_status status = os_file_exists(path) ? os_file_open(path, false, &old) : PM_OK;
+    os_file_close(old);
+    if (status == PM_OK) status = os_writer_open(path, &w);
     os_writer_abort(w);
     return error_in(status, "--session");
 }

@@ -497,6 +497,9 @@ static void r50_a_session_that_cannot_be_kept(void **state)
                    "echo hi | $P chat '%s' " OPTIONS " --session /no/folder/s", tiny());
     assert_refused(1, "Is a directory", "echo hi | $P chat '%s' " OPTIONS " --session '%s'", tiny(),
                    home_folder());
+    assert_refused(3, "not a regular file", // and nobody waits for its other end
+                   "mkfifo '%s'; echo hi | timeout 30 $P chat '%s' " OPTIONS " --session '%s'",
+                   test_temp("pipe"), tiny(), test_temp("pipe"));
     int status =
         pumice(&out, &err,
                "D='%s'; mkdir \"$D\"; { echo one; n=0; until [ -e \"$D/s\" ] || [ $n -gt "
