@@ -49,8 +49,8 @@ static bool answer_once(conversation *c, size_t *n_calls)
         chat_failed(c, status);
         return false;
     }
-    if (s.interrupted && !c->args->quiet) say("(stopped)");
-    if (c->timing && c->args->verbose && !c->args->quiet) say("%s", c->timing);
+    if (s.interrupted) say_remark(c->args, "(stopped)");
+    if (c->timing && c->args->verbose) say_remark(c->args, "%s", c->timing);
     return true;
 }
 

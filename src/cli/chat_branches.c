@@ -78,8 +78,8 @@ void chat_branches_command(conversation *c, const char *rest)
     if (status == PM_OK) {
         json_array_remove(c->branches, number - 1);
         chat_branches_keep(c, now);
-        if (!c->args->quiet)
-            say("going on with branch %lu (%zu messages)", number, pm_chat_n_messages(c->chat));
+        say_remark(c->args, "going on with branch %lu (%zu messages)", number,
+                   pm_chat_n_messages(c->chat));
     } else if (now) {
         chat_failed(c, status);
     }

@@ -41,12 +41,6 @@ static long last_user(const json_t *list)
     return -1;
 }
 
-// What -q leaves out: that a command did what it was to do.
-static void remark(const conversation *c, const char *text)
-{
-    if (!c->args->quiet) say("%s", text);
-}
-
 // ---- the commands -----------------------------------------------------------------------------
 
 static void do_help(conversation *c, const char *rest);
@@ -74,10 +68,11 @@ static void do_undo(conversation *c, const char *rest)
     if (at >= 0) {
         chat_branches_keep(c, list);
         pm_chat_truncate(c->chat, (size_t)at);
-        if (!c->args->quiet)
-            say("the last question and its answer are taken back (%zu messages are left; /branches "
-                "has them)",
-                pm_chat_n_messages(c->chat));
+        say_remark(
+            c->args,
+            "the last question and its answer are taken back (%zu messages are left; /branches "
+            "has them)",
+            pm_chat_n_messages(c->chat));
     }
     json_decref(list);
 }
@@ -91,7 +86,7 @@ static void do_clear(conversation *c, const char *rest)
     if (json_array_size(list) > system) chat_branches_keep(c, list);
     json_decref(list);
     pm_chat_truncate(c->chat, system ? 1 : 0);
-    remark(c, system ? "a new conversation (the system message stays)" : "a new conversation");
+    say_remark(c->args, "a new conversation%s", system ? " (the system message stays)" : "");
 }
 
 static void do_system(conversation *c, const char *rest)
@@ -118,7 +113,7 @@ static void do_system(conversation *c, const char *rest)
     if (status != PM_OK)
         chat_failed(c, status);
     else
-        remark(c, "the system message is set");
+        say_remark(c->args, "the system message is set");
 }
 
 static void do_save(conversation *c, const char *rest)
@@ -127,8 +122,8 @@ static void do_save(conversation *c, const char *rest)
     pm_status status = path ? chat_save(c, path, true) : error_memory("a path", 0);
     if (status != PM_OK)
         chat_failed(c, status);
-    else if (!c->args->quiet)
-        say("saved: %s (%zu messages)", path, pm_chat_n_messages(c->chat));
+    else
+        say_remark(c->args, "saved: %s (%zu messages)", path, pm_chat_n_messages(c->chat));
     free(path);
 }
 
@@ -165,14 +160,14 @@ static void do_think(conversation *c, const char *rest)
 {
     (void)rest;
     pm_chat_set_thinking(c->chat, 1);
-    remark(c, "from the next message on: --think");
+    say_remark(c->args, "from the next message on: --think");
 }
 
 static void do_no_think(conversation *c, const char *rest)
 {
     (void)rest;
     pm_chat_set_thinking(c->chat, 0);
-    remark(c, "from the next message on: --no-think");
+    say_remark(c->args, "from the next message on: --no-think");
 }
 
 static void do_quit(conversation *c, const char *rest)

@@ -36,8 +36,7 @@ pm_status chat_load(conversation *c, const char *path)
     if (*pm_last_error() && !c->args->quiet) say_warning("%s", pm_last_error());
     take_branches(c, extra);
     pm_free(extra);
-    if (!c->args->quiet)
-        say("loaded: %s (%zu messages, %d tokens in the cache)", path, pm_chat_n_messages(c->chat),
-            pm_session_n_past(c->model.session));
+    say_remark(c->args, "loaded: %s (%zu messages, %d tokens in the cache)", path,
+               pm_chat_n_messages(c->chat), pm_session_n_past(c->model.session));
     return PM_OK;
 }

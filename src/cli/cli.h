@@ -103,6 +103,8 @@ void out_json(const json_t *value, size_t flags);
 void say_error(void); // the library's last message
 void say_warning(const char *format, ...) PRINTF_LIKE(1, 2);
 void say(const char *format, ...) PRINTF_LIKE(1, 2); // no prefix, adds the line break
+// What nobody asked for, and -q leaves out: that something was done as it was to be.
+void say_remark(const cli_args *args, const char *format, ...) PRINTF_LIKE(2, 3);
 // Are remarks about the run (device, cache, timing) wanted? On a terminal and with -v, not with -q.
 bool say_wanted(const cli_args *args);
 

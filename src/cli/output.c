@@ -84,6 +84,16 @@ void say(const char *format, ...)
     va_end(list);
 }
 
+void say_remark(const cli_args *args, const char *format, ...)
+{
+    if (args->quiet) return;
+    va_list list;
+    va_start(list, format);
+    vfprintf(stderr, format, list);
+    fputc('\n', stderr);
+    va_end(list);
+}
+
 bool say_wanted(const cli_args *args)
 {
     return !args->quiet && (args->verbose || os_is_terminal(2));
