@@ -1,5 +1,5 @@
-// Everything that is the operating system's: no other file includes a system header. os_posix.c
-// implements it.
+// Everything that is the operating system's: no other file includes a system header. The files
+// os_posix*.c implement it.
 #ifndef PUMICE_BASE_OS_H
 #define PUMICE_BASE_OS_H
 
