@@ -88,8 +88,7 @@ const option_row option_table[] = {
      false, "the answer is JSON that this schema accepts (docs/grammar.md)"},
     {"tools", "generate", OPTION_PATH, "FILE", NULL, 0, 0, "a file with a JSON list", NULL, false,
      "functions that the model may call, as JSON schemas; not with json-schema, and with grammar "
-     "only "
-     "what it allows is called"},
+     "only what it allows is called"},
     {"python-tools", "generate", OPTION_SWITCH, NULL, NULL, 0, 0, "true or false", "false", false,
      "offers the tools as functions of Python where the template can (SmolLM3)"},
     // ---- bench ----
